@@ -1,0 +1,295 @@
+"""What a benchmark family is, and what one measured row holds.
+
+A *family* (``elementwise``, ``matmul``, ...) turns the axes that a user chose into *cases*,
+without a GPU, and *prepares* one case at a time on a device. The runner does the rest: it
+poisons, launches, checks, times and writes the *row*.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gpukit.measure import Timing, TimingOptions, Work
+
+SCHEMA_VERSION = 1
+
+#: Every status a row can have. ``incomplete`` is a case cut short by ``--timeout``.
+STATUSES = (
+    "ok",
+    "wrong",
+    "unsupported",
+    "error",
+    "throttled",
+    "cache-resident",
+    "incomplete",
+)
+#: Statuses that ``--resume`` does not try again.
+FINAL_STATUSES = frozenset({"ok", "wrong", "unsupported", "throttled", "cache-resident"})
+#: Statuses whose rows carry a speed.
+TIMED_STATUSES = frozenset({"ok", "throttled", "cache-resident"})
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing a family can sweep; the command line makes ``--<name>`` of it.
+
+    ``parse`` turns one option value (``"1024:8192:x2"``) into the values it stands for and
+    raises `ArgumentError` otherwise. An option given several times adds up. ``default`` holds
+    parsed values. Parsers for common kinds of value are in `gpukit.bench.axes`.
+    """
+
+    name: str
+    default: tuple[Any, ...]
+    parse: Callable[[str], tuple[Any, ...]]
+    help: str
+    metavar: str = "VALUE[,...]"
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """One point of a sweep. All of it, and nothing else, makes its identity (`key`).
+
+    Families leave ``l2`` (``flush``, ``rotate`` or ``hot``) and ``method`` alone: the sweep
+    crosses the family's cases with the ones that were asked for.
+    """
+
+    family: str
+    kernel: str
+    dtype: str
+    shape: Mapping[str, int]
+    params: Mapping[str, int | str | bool] = field(default_factory=dict)
+    l2: str = "flush"
+    method: str = "events"
+
+    @property
+    def key(self) -> str:
+        """Stable text naming this case on any device; what ``--resume`` and compare match on."""
+        return case_key(
+            self.family, self.kernel, self.dtype, self.shape, self.params, self.l2, self.method
+        )
+
+
+def case_key(
+    family: str,
+    kernel: str,
+    dtype: str,
+    shape: Mapping[str, int],
+    params: Mapping[str, int | str | bool],
+    l2: str,
+    method: str,
+) -> str:
+    """Return the identity of a case: its parts in a fixed order, mappings sorted by name."""
+    named = {"dtype": dtype, **_sorted(shape), **_sorted(params), "l2": l2, "method": method}
+    return f"{family}/{kernel} " + " ".join(f"{name}={value}" for name, value in named.items())
+
+
+def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: mapping[name] for name in sorted(mapping)}
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """How far a result is from the oracle.
+
+    ``error`` is ``max |err| / (atol + rtol |ref|)``: at most 1 when the tolerance holds, and
+    infinite or NaN when the result is not even finite. ``tolerance`` says which tolerance that
+    was, for example ``"atol=1e-6 rtol=1e-5"`` or ``"exact"``.
+    """
+
+    error: float
+    tolerance: str
+    ok: bool
+
+
+class Prepared(Protocol):
+    """One case on a device: buffers allocated and filled, kernel compiled, nothing timed yet.
+
+    ``work.slots`` counts the buffer sets that ``l2="rotate"`` rotates over (1 otherwise), and
+    ``footprint`` is the bytes of one set: inputs and outputs. ``bytes_moved`` and ``flops`` are
+    those of one launch, by the problem's own arithmetic (what must be read and written once),
+    not by what the hardware happened to move. ``launch`` holds the actual configuration: grid,
+    block, waves, shared memory. ``peers`` run on the same buffers.
+    """
+
+    @property
+    def work(self) -> Work: ...
+    @property
+    def peers(self) -> tuple[Work, ...]: ...
+    @property
+    def bytes_moved(self) -> int: ...
+    @property
+    def flops(self) -> int: ...
+    @property
+    def footprint(self) -> int: ...
+    @property
+    def launch(self) -> Mapping[str, Any]: ...
+
+    def poison(self) -> None:
+        """Fill every output, in every slot, with values that no right answer holds."""
+
+    def check(self) -> CheckResult:
+        """Compare slot 0's output with the oracle; waits for the device."""
+
+    def close(self) -> None:
+        """Let go of the buffers."""
+
+
+class Target(Protocol):
+    """A device that cases run on, and the clock to time them with.
+
+    `gpukit.bench.target.open_target` gives the usual one.
+    """
+
+    @property
+    def device(self) -> Any:
+        """What `Family.prepare` gets: an object of `gpukit.devices`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def arch(self) -> str: ...
+    @property
+    def l2_bytes(self) -> int: ...
+
+    def environment(self) -> dict[str, Any]:
+        """Everything a reader needs to judge the numbers: versions, clocks, UUID."""
+
+    def peaks(self, dtype: str) -> Mapping[str, float]:
+        """Datasheet peaks: any of ``gbs`` (1e9 B/s) and ``tflops`` (dense, of this dtype)."""
+
+    def time(self, works: Sequence[Work], options: TimingOptions) -> Sequence[Timing]:
+        """Time the works interleaved; one `Timing` each, in order."""
+
+
+class Family(Protocol):
+    """A group of benchmarks with the same axes. Instances are pickled: keep them plain."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def axes(self) -> tuple[Axis, ...]: ...
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Names of the peers that `prepare` knows, whether or not they are installed."""
+
+    def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+        """Return the cases that ``selection`` (axis name to values, all axes present) asks for.
+
+        Runs without a GPU. Points that are nonsense together (a vector wider than an access
+        can be) are left out or kept and refused by `prepare`, whichever explains itself better.
+        """
+
+    def target(self, device: str) -> Target:
+        """Open the device that ``--device`` names; most families return ``open_target(device)``.
+
+        Raises `NoDeviceError` when there is none.
+        """
+
+    def prepare(self, case: Case, device: Any, peers: tuple[str, ...]) -> Prepared:
+        """Build one case on ``device`` with those of ``peers`` that are available.
+
+        Raises `UnsupportedError` with the reason when this device or kernel cannot run it.
+        """
+
+    def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
+        """Measure what this device reaches at best here, once a run: ``{"gbs": ..,
+        "tflops": .., "what": ".."}`` with any subset of the rates, or None."""
+
+
+@dataclass
+class Row:
+    """What is written about one case. Field names are the same in every format.
+
+    Rates use powers of ten (GB = 1e9 bytes); times are microseconds. ``error`` is the check's
+    ``max |err| / tolerance``. A peer's ``ratio`` is its time over ours: above 1, ours is faster.
+    None stands for "does not apply" and "not measured"; no field is ever NaN.
+    """
+
+    family: str
+    kernel: str
+    device: str
+    arch: str
+    dtype: str
+    shape: dict[str, int]
+    params: dict[str, int | str | bool]
+    l2: str
+    method: str
+    launch: dict[str, Any] = field(default_factory=dict)
+    status: str = "incomplete"
+    message: str = ""
+    error: float | None = None
+    tolerance: str | None = None
+    time_us: float | None = None
+    spread: float | None = None
+    gbs: float | None = None
+    tflops: float | None = None
+    pct_peak: float | None = None
+    pct_ceiling: float | None = None
+    peers: dict[str, dict[str, float]] = field(default_factory=dict)
+    counters: dict[str, Any] | None = None
+    clocks: dict[str, Any] | None = None
+    environment: str = ""
+    samples_us: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, case: Case, device: str, arch: str, environment: str) -> Row:
+        """Return the row of a case that has not run yet."""
+        return cls(
+            family=case.family,
+            kernel=case.kernel,
+            device=device,
+            arch=arch,
+            dtype=case.dtype,
+            shape=dict(case.shape),
+            params=dict(case.params),
+            l2=case.l2,
+            method=case.method,
+            environment=environment,
+        )
+
+    @property
+    def case_key(self) -> str:
+        """The case's identity, whatever the device."""
+        return case_key(
+            self.family, self.kernel, self.dtype, self.shape, self.params, self.l2, self.method
+        )
+
+    @property
+    def key(self) -> str:
+        """The row's identity: the case on this model of device."""
+        return row_key(self.device, self.case_key)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values: every field, then ``key``; infinities and NaN become None."""
+        return {**_finite(dataclasses.asdict(self)), "key": self.key}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Row:
+        """Rebuild a row from `to_dict`; keys that this version does not know are dropped."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def row_key(device: str, case: str) -> str:
+    """Return the identity of a case (its `Case.key`) on a device of this name."""
+    return f"{device} {case}"
+
+
+def _finite(value: Any) -> Any:
+    """Return ``value`` with every float that JSON cannot say replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
