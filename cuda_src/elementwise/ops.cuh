@@ -1,0 +1,60 @@
+// The functors that unary.cu and binary.cu are instantiated with.
+//
+// Each op maps elements of T through f32 with one rounding at the end; `a` is the scalar operand of
+// the ops that have one.
+#pragma once
+
+#include "common/math.cuh"
+#include "common/vec.cuh"
+
+namespace ops {
+
+// Moves bits: the only op that is exact for every type and never flushes subnormals.
+struct Copy {
+    template <class T> static __device__ __forceinline__ T apply(T x, f32) { return x; }
+};
+
+// One function, in the grade that T deserves (see common/math.cuh).
+#define GPUKIT_UNARY(Name, function)                                                       \
+    struct Name {                                                                          \
+        template <class T> static __device__ __forceinline__ T apply(T x, f32) {           \
+            const f32 v = to_f32(x);                                                       \
+            return from_f32<T>(sizeof(T) == 4 ? full::function(v) : narrow::function(v));  \
+        }                                                                                  \
+    }
+
+GPUKIT_UNARY(Sqrt, sqrt);
+GPUKIT_UNARY(Rsqrt, rsqrt);
+GPUKIT_UNARY(Log, log);
+GPUKIT_UNARY(Sin, sin);
+GPUKIT_UNARY(Tanh, tanh);
+GPUKIT_UNARY(Exp, exp);
+GPUKIT_UNARY(Erf, erf);
+#undef GPUKIT_UNARY
+
+struct AddConst {
+    template <class T> static __device__ __forceinline__ T apply(T x, f32 a) {
+        return from_f32<T>(to_f32(x) + a);
+    }
+};
+
+struct Scale {
+    template <class T> static __device__ __forceinline__ T apply(T x, f32 a) {
+        return from_f32<T>(to_f32(x) * a);
+    }
+};
+
+struct Add {
+    template <class T> static __device__ __forceinline__ T apply(T x, T y, f32) {
+        return from_f32<T>(to_f32(x) + to_f32(y));
+    }
+};
+
+// a x + y in one fused multiply-add.
+struct Axpy {
+    template <class T> static __device__ __forceinline__ T apply(T x, T y, f32 a) {
+        return from_f32<T>(fmaf(a, to_f32(x), to_f32(y)));
+    }
+};
+
+}  // namespace ops
