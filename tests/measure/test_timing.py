@@ -1,0 +1,393 @@
+"""The timers on a simulated device, whose true durations are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+
+import pytest
+from simulated import (
+    BLOCKER_TIMEOUT_US,
+    LAUNCH_US,
+    PAIR_US,
+    SimulatedDevice,
+    constant_work,
+)
+
+from gpukit.errors import UnsupportedError
+from gpukit.measure import events, sampling
+from gpukit.measure.errors import MeasurementError
+from gpukit.measure.events import EventSampler
+from gpukit.measure.nvml import Reading
+from gpukit.measure.probes import Probe, launches_per_replay, nothing
+from gpukit.measure.sampling import BatchSize, Collector, finished, interleave, settled
+from gpukit.measure.telemetry import Monitor
+from gpukit.measure.timing import calibrate_on, measure
+from gpukit.measure.works import Timing, TimingOptions, Work
+
+QUICK = TimingOptions(warmup_s=0.0)
+
+
+def time_on(device: SimulatedDevice, works: list[Work], options: TimingOptions) -> list[Timing]:
+    return measure(device, Monitor(None), works, options)
+
+
+def runs(device: SimulatedDevice, *names: str) -> list[str]:
+    """The device's log reduced to these works."""
+    return [entry for entry in device.log if entry.partition("[")[0] in names]
+
+
+# --- what a sample contains ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("l2", ["flush", "hot", "rotate"])
+def test_a_sample_is_the_work_and_one_event_and_nothing_else(l2: str) -> None:
+    device = SimulatedDevice()
+    options = dataclasses.replace(QUICK, l2=l2)
+    (timing,) = time_on(device, [constant_work(device, "a", 3.0, slots=4)], options)
+    # 3 us of work against 20 us of launch and 60 us of flush: any leak would show.
+    assert timing.samples_us == pytest.approx([3.0 + PAIR_US] * len(timing.samples_us))
+    assert timing.overhead_us == pytest.approx(PAIR_US)
+    assert timing.converged and timing.spread == pytest.approx(0)
+
+
+def test_the_simulated_device_shows_launch_gaps_without_a_blocker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = SimulatedDevice()
+    monkeypatch.setattr(device, "block", lambda: None)
+    work = constant_work(device, "a", 3.0, kernels=2)
+    (gap,) = EventSampler(device)([(Probe("a", nothing, work.launch), 0)]) or [0.0]
+    assert gap > LAUNCH_US
+
+
+def test_works_of_many_kernels_are_gap_free_too() -> None:
+    device = SimulatedDevice()
+    (timing,) = time_on(device, [constant_work(device, "a", 12.0, kernels=6)], QUICK)
+    assert timing.median_us == pytest.approx(12.0 + PAIR_US)
+
+
+def test_hot_runs_the_work_right_before_each_sample_even_when_interleaved() -> None:
+    device = SimulatedDevice()
+    works = [constant_work(device, name, 5.0) for name in ("a", "b")]
+    time_on(device, works, dataclasses.replace(QUICK, l2="hot"))
+    starts = [i for i, entry in enumerate(device.log) if entry == "event"][::2]
+    timed = [(device.log[i - 1], device.log[i + 1]) for i in starts]
+    pairs = [(before, run) for before, run in timed if run in ("a[0]", "b[0]")]
+    assert {run for _, run in pairs} == {"a[0]", "b[0]"}
+    assert all(before == run for before, run in pairs)
+
+
+def test_flush_precedes_every_start_event() -> None:
+    device = SimulatedDevice()
+    time_on(device, [constant_work(device, "a", 5.0)], QUICK)
+    after_prime = device.log[1:]
+    for i, entry in enumerate(after_prime):
+        if entry == "a[0]":
+            assert after_prime[i - 2 : i] == ["flush", "event"]
+
+
+def test_calibration_measures_the_pair_and_the_empty_kernel() -> None:
+    device = SimulatedDevice()
+    calibration = calibrate_on(device)
+    assert calibration.pair_us == pytest.approx(PAIR_US)
+    assert calibration.empty_kernel_us == pytest.approx(PAIR_US + 1.0)
+
+
+def test_subtraction_is_one_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "SUBTRACT_EVENT_OVERHEAD", True)
+    device = SimulatedDevice()
+    (timing,) = time_on(device, [constant_work(device, "a", 3.0)], QUICK)
+    assert timing.median_us == pytest.approx(3.0)
+    assert timing.overhead_subtracted
+    assert events.subtract_event_overhead(1.0, 1.5) == 0.0
+
+
+# --- order -----------------------------------------------------------------------------
+
+
+def test_works_alternate_from_the_first_sample_to_the_last() -> None:
+    device = SimulatedDevice()
+    works = [constant_work(device, name, us) for name, us in (("a", 5.0), ("b", 9.0), ("c", 2.0))]
+    timings = time_on(device, works, QUICK)
+    order = [entry[0] for entry in runs(device, "a", "b", "c")]
+    assert order == list(itertools.islice(itertools.cycle("abc"), len(order)))
+    counts = [len(timing.samples_us) for timing in timings]
+    assert max(counts) - min(counts) <= 1 and min(counts) >= QUICK.min_samples
+
+
+def test_drift_hits_interleaved_works_alike() -> None:
+    device = SimulatedDevice()
+
+    def drifting(name: str, us: float) -> Work:
+        return Work(name, lambda slot: device.launch(name, lambda: us + device.host_us * 1e-3))
+
+    options = dataclasses.replace(QUICK, rel_error=1e-9, max_samples=300)
+    a, b = time_on(device, [drifting("a", 50.0), drifting("b", 51.0)], options)
+    assert a.spread > 0.05  # the drift is far larger than the difference
+    assert b.median_us - a.median_us == pytest.approx(1.0, abs=0.2)
+
+
+def test_rotation_takes_the_slots_in_turn() -> None:
+    device = SimulatedDevice()
+    work = constant_work(device, "a", 10.0, slots=3)
+    time_on(device, [work], dataclasses.replace(QUICK, l2="rotate"))
+    order = runs(device, "a")
+    assert order == list(itertools.islice(itertools.cycle(["a[0]", "a[1]", "a[2]"]), len(order)))
+
+
+def test_the_first_turn_is_not_among_the_samples() -> None:
+    device = SimulatedDevice()
+    served = itertools.count()
+    cold_turn = 4
+
+    def launch(slot: int) -> None:
+        # Priming takes the first four, then the first turn of the rotation follows.
+        device.launch(f"a[{slot}]", lambda: 500.0 if next(served) < 2 * cold_turn else 10.0)
+
+    options = dataclasses.replace(QUICK, l2="rotate")
+    (timing,) = time_on(device, [Work("a", launch, slots=cold_turn)], options)
+    assert max(timing.samples_us) == pytest.approx(10.0 + PAIR_US)
+
+
+def test_interleaving_gives_each_work_its_own_rotation() -> None:
+    probes = [Probe("a", nothing, nothing, slots=2), Probe("b", nothing, nothing, slots=3)]
+    turns = list(itertools.islice(interleave(probes), 8))
+    assert turns == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 0), (1, 2), (0, 1), (1, 0)]
+
+
+# --- graphs ----------------------------------------------------------------------------
+
+
+def test_graph_replays_divide_the_event_cost_by_the_launches() -> None:
+    device = SimulatedDevice()
+    options = dataclasses.replace(QUICK, method="graph", l2="rotate")
+    (timing,) = time_on(device, [constant_work(device, "a", 2.0, slots=3)], options)
+    launches = launches_per_replay(2.0 + PAIR_US, 3)
+    assert timing.median_us == pytest.approx(2.0 + PAIR_US / launches)
+    assert timing.overhead_us == pytest.approx(PAIR_US / launches)
+
+
+def test_a_replay_goes_round_the_slots_in_whole_turns() -> None:
+    device = SimulatedDevice()
+    options = dataclasses.replace(QUICK, method="graph", l2="rotate")
+    time_on(device, [constant_work(device, "a", 50.0, slots=7)], options)
+    replayed = runs(device, "a")[7 + 3 :]  # after priming and the pilot
+    assert replayed[:8] == [f"a[{slot}]" for slot in (0, 1, 2, 3, 4, 5, 6, 0)]
+    assert len(replayed) % 7 == 0
+
+
+@pytest.mark.parametrize(
+    ("launch_us", "slots", "launches"),
+    [(1000.0, 1, 1), (5000.0, 1, 1), (10.0, 1, 100), (10.0, 7, 105), (0.0, 1, 512),
+     (5000.0, 12, 12), (0.5, 1, 512), (0.5, 3, 513)],
+)  # fmt: skip
+def test_launches_per_replay(launch_us: float, slots: int, launches: int) -> None:
+    assert launches_per_replay(launch_us, slots) == launches
+
+
+def test_a_failed_capture_names_the_work() -> None:
+    device = SimulatedDevice()
+    calls = itertools.count()
+
+    def launch(slot: int) -> None:
+        if device._recorded is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        next(calls)
+        device.launch("a", lambda: 5.0)
+
+    options = dataclasses.replace(QUICK, method="graph", l2="hot")
+    with pytest.raises(UnsupportedError, match=r"work 'a' could not be captured .*not permitted"):
+        time_on(device, [Work("a", launch)], options)
+
+
+# --- stopping --------------------------------------------------------------------------
+
+
+def noisy_work(device: SimulatedDevice, us: float, sigma: float) -> Work:
+    noise = random.Random(1)
+    return Work("a", lambda slot: device.launch("a", lambda: max(noise.gauss(us, sigma), 0.1)))
+
+
+def test_sampling_stops_when_the_median_is_known_well_enough() -> None:
+    device = SimulatedDevice()
+    (timing,) = time_on(device, [noisy_work(device, 100.0, 2.0)], QUICK)
+    assert timing.converged
+    assert timing.stderr_us < QUICK.rel_error * timing.median_us
+    # 1.25 sigma / sqrt(n) = 0.3 at n = 70; a batch is at most 64 more.
+    assert 20 <= len(timing.samples_us) < 250
+
+
+def test_hopeless_noise_stops_at_the_most_samples() -> None:
+    device = SimulatedDevice()
+    options = dataclasses.replace(QUICK, max_samples=150, budget_s=60.0)
+    (timing,) = time_on(device, [noisy_work(device, 100.0, 60.0)], options)
+    assert len(timing.samples_us) == 150
+    assert not timing.converged
+
+
+def test_the_budget_ends_it_and_is_per_work() -> None:
+    device = SimulatedDevice()
+    options = dataclasses.replace(QUICK, budget_s=0.5, rel_error=1e-9, max_samples=10**6)
+    time_on(device, [noisy_work(device, 20_000.0, 3000.0)], options)
+    alone = device.seconds()
+    pair = SimulatedDevice()
+    time_on(pair, [noisy_work(pair, 20_000.0, 3000.0) for _ in range(2)], options)
+    assert 0.5 <= alone < 0.75
+    assert 1.0 <= pair.seconds() < 1.3
+
+
+def test_a_work_longer_than_the_budget_still_gets_its_sample() -> None:
+    device = SimulatedDevice()
+    options = dataclasses.replace(QUICK, budget_s=0.1)
+    (timing,) = time_on(device, [constant_work(device, "a", 3e6)], options)
+    assert timing.median_us == pytest.approx(3e6 + PAIR_US)
+    assert not timing.converged and len(timing.samples_us) == 1
+
+
+@pytest.mark.parametrize(
+    ("samples", "elapsed", "expected"),
+    [
+        ([[]], 99.0, False),
+        ([[1.0] * 20], 0.0, True),
+        ([[1.0] * 19], 0.0, False),
+        ([[1.0] * 20, [1.0, 2.0] * 10], 0.0, False),
+        ([[1.0] * 20, [1.0, 2.0] * 10], 1.9, False),
+        ([[1.0] * 20, [1.0, 2.0] * 10], 2.0, True),
+        ([[1.0, 2.0] * 500], 0.0, True),
+    ],
+)
+def test_stopping_rule(samples: list[list[float]], elapsed: float, expected: bool) -> None:
+    assert finished(samples, elapsed, QUICK) is expected
+
+
+# --- batches and the blocker -----------------------------------------------------------
+
+
+def test_batches_grow_for_short_works_and_never_pass_the_limit() -> None:
+    size = BatchSize(most=64)
+    for _ in range(10):
+        size.went_well(1e-4)
+    assert size.groups == 64
+    size.went_well(0.64)  # 10 ms a group: two fit the aim
+    assert size.groups == 2
+    size.went_well(1.0)
+    assert size.groups == 1
+
+
+def test_ctrl_c_inside_a_launch_releases_the_blocker_and_propagates() -> None:
+    device = SimulatedDevice()
+    count = itertools.count()
+
+    def launch(slot: int) -> None:
+        if next(count) == 10:
+            raise KeyboardInterrupt
+        device.launch("a", lambda: 5.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        time_on(device, [Work("a", launch)], QUICK)
+    device.synchronize()  # asserts that nothing is held
+
+
+def test_a_failing_launch_releases_the_blocker_too() -> None:
+    device = SimulatedDevice()
+
+    def launch(slot: int) -> None:
+        raise ValueError("bad launch")
+
+    released = device.releases
+    with pytest.raises(ValueError, match="bad launch"):
+        EventSampler(device)([(Probe("a", nothing, launch), 0)])
+    assert device.releases == released + 1
+
+
+def test_a_launch_that_synchronises_is_named_not_measured() -> None:
+    device = SimulatedDevice()
+
+    def launch(slot: int) -> None:
+        device.launch("a", lambda: 5.0)
+        device.wait_for_device()
+
+    with pytest.raises(MeasurementError, match=r"waited for the host .* while timing a:"):
+        time_on(device, [Work("a", launch)], QUICK)
+    assert device.gave_up_count == sampling.STRIKES
+
+
+def test_batches_that_timed_out_are_dropped_and_shrunk() -> None:
+    device = SimulatedDevice()
+    work = constant_work(device, "a", 5.0)
+    collector = Collector(device, [Probe("a", nothing, work.launch)], EventSampler(device))
+    for _ in range(10):
+        collector.batch()
+    stall = itertools.chain([BLOCKER_TIMEOUT_US], itertools.repeat(0.0))
+    stalled = Work("a", lambda slot: (_advance(device, next(stall)), work.launch(slot))[1])
+    collector._probes = [Probe("a", nothing, stalled.launch)]
+    values = collector.batch()
+    assert device.gave_up_count == 1
+    assert len(values) == 32
+    assert [value for _, value in values] == pytest.approx([5.0 + PAIR_US] * 32)
+
+
+def _advance(device: SimulatedDevice, host_us: float) -> None:
+    device.host_us += host_us
+
+
+# --- warm-up and telemetry -------------------------------------------------------------
+
+
+class Clock:
+    """A telemetry source whose SM clock follows a script and then stays."""
+
+    def __init__(self, *mhz: float | None) -> None:
+        self._mhz = list(mhz)
+        self.reads = 0
+
+    def read(self) -> Reading:
+        self.reads += 1
+        mhz = self._mhz[min(self.reads, len(self._mhz)) - 1]
+        return Reading(mhz, 2619.0, 400.0, 55.0, ())
+
+    def close(self) -> None:
+        pass
+
+
+def warm_up(clock: Clock, limit_s: float) -> float:
+    """Simulated seconds that the warm-up takes."""
+    device = SimulatedDevice()
+    work = constant_work(device, "a", 100.0)
+    collector = Collector(device, [Probe("a", nothing, work.launch)], EventSampler(device))
+    collector.warm_up(lambda: clock.read().sm_mhz, limit_s)
+    return device.seconds()
+
+
+def test_warm_up_ends_when_two_readings_agree() -> None:
+    clock = Clock(345.0, 1200.0, 1965.0, 1980.0)
+    assert warm_up(clock, 10.0) < 0.2
+    assert clock.reads == 4
+
+
+def test_warm_up_without_telemetry_lasts_its_bound() -> None:
+    assert warm_up(Clock(None), 0.3) == pytest.approx(0.3, abs=0.05)
+
+
+def test_restless_clocks_are_waited_for_no_longer_than_the_bound() -> None:
+    clock = Clock(*[1000.0, 1500.0] * 200)
+    assert warm_up(clock, 0.3) == pytest.approx(0.3, abs=0.05)
+
+
+def test_settled_is_within_one_percent() -> None:
+    assert settled(1980.0, 1965.0) and settled(1965.0, 1980.0)
+    assert not settled(1980.0, 1950.0)
+    assert not settled(None, 1980.0) and not settled(1980.0, None)
+
+
+def test_clocks_travel_with_the_timing_and_their_absence_is_noted() -> None:
+    device = SimulatedDevice()
+    monitor = Monitor(None, source=Clock(1980.0))
+    work = constant_work(device, "a", 5.0)
+    (timing,) = measure(device, monitor, [work], QUICK)
+    assert timing.clocks is not None and timing.clocks.sm_mhz == (1980.0, 1980.0, 1980.0)
+    (without,) = time_on(device, [work], QUICK)
+    assert without.clocks is None
+    assert any("clocks were not read" in note for note in without.notes)
