@@ -69,7 +69,7 @@ class FakeCupti:
             self.records += [
                 SimpleNamespace(kind=int(Kind.EXTERNAL_CORRELATION), external_kind=int(tag),
                                 external_id=region, correlation_id=correlation)
-                for tag, region in self.pushed
+                for tag, region in reversed(self.pushed)
             ]  # fmt: skip
         if kind in self.enabled:
             self.records.append(
