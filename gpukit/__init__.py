@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 # Public name -> the module that defines it; resolved on first use to keep the import light.
 _LAZY = {
     **dict.fromkeys(
-        ("copy", "sqrt", "rsqrt", "log", "sin", "tanh", "exp", "erf",
-         "add_const", "scale", "add", "axpy"),
+        ("add", "add_const", "axpy", "copy", "erf", "exp", "log", "rsqrt", "scale", "sin", "sqrt",
+         "tanh"),
         "gpukit.ops.elementwise",
     ),
     "matmul": "gpukit.ops.matmul",
@@ -26,7 +26,10 @@ _LAZY = {
 _SUBMODULES = ("bench", "devices", "dtypes", "emulator", "errors", "kernels", "measure", "ops",
                "reference", "sources")
 
-__all__ = ["__version__", *sorted(_LAZY)]
+__all__ = [
+    "__version__", "add", "add_const", "axpy", "copy", "erf", "exp", "log", "matmul", "rsqrt",
+    "scale", "sin", "sqrt", "tanh",
+]
 
 if TYPE_CHECKING:
     from gpukit.ops.elementwise import (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -35,23 +36,23 @@ class DType:
     exact_bits: int
 
     @property
-    def numpy(self) -> np.dtype:
+    def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype of arrays that store this type."""
         return _numpy_dtype(self.storage)
 
     @property
-    def value_dtype(self) -> np.dtype:
+    def value_dtype(self) -> np.dtype[Any]:
         """The NumPy dtype that gives the bytes their meaning (ml_dtypes for bf16 and fp8)."""
         return _numpy_dtype({"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}.get(
             self.name, self.storage))
 
 
 @cache
-def _numpy_dtype(name: str) -> np.dtype:
+def _numpy_dtype(name: str) -> np.dtype[Any]:
     if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        name = getattr(ml_dtypes, name)
     return np.dtype(name)
 
 
@@ -81,6 +82,7 @@ def parse(name: str) -> DType:
 _BY_STORAGE = {"float32": F32, "float16": F16, "bfloat16": BF16}
 
 
+@cache
 def of(dtype: DTypeLike) -> DType | None:
     """The gpukit type of a NumPy dtype, or None where a dtype alone does not say (uint8)."""
     return _BY_STORAGE.get(np.dtype(dtype).name)

@@ -30,12 +30,15 @@ __global__ void unary(const T* x, T* y, i64 n, f32 a) {
             if (base + u * blockDim.x < vectors) v[u] = load<CACHE>(xv + base + u * blockDim.x);
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-            for (int i = 0; i < VEC; ++i) v[u].lane[i] = Op::apply(v[u].lane[i], a);
+            ops::map(Op{}, v[u], a);
             if (base + u * blockDim.x < vectors) store<CACHE>(yv + base + u * blockDim.x, v[u]);
         }
     }
 
     const i64 tail = i64(vectors) * VEC + threadIdx.x;
-    if (VEC > 1 && blockIdx.x == gridDim.x - 1 && tail < n) y[tail] = Op::apply(x[tail], a);
+    if (VEC > 1 && blockIdx.x == gridDim.x - 1 && tail < n) {
+        Vec<T, 1> v = {x[tail]};
+        ops::map(Op{}, v, a);
+        y[tail] = v.lane[0];
+    }
 }

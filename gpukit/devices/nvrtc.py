@@ -153,7 +153,7 @@ def _bytes(nvrtc: Any, program: Any, what: str) -> bytes:
     size = _ok(nvrtc, getattr(nvrtc, f"nvrtcGet{what}Size")(program))
     buffer = b" " * size
     _ok(nvrtc, getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
-    return buffer
+    return bytes(buffer)
 
 
 def _text(nvrtc: Any, program: Any, what: str) -> str:

@@ -43,7 +43,7 @@ def _tunables(op: str) -> tuple[Tunable, ...]:
 
 
 def _params(op: str) -> tuple[Param, ...]:
-    inputs = (Param("x", "pointer", "input"),)
+    inputs: tuple[Param, ...] = (Param("x", "pointer", "input"),)
     if op in BINARY:
         inputs += (Param("y", "pointer", "second input"),)
     return (*inputs, Param("out", "pointer", "output; may be an input"),
@@ -68,7 +68,8 @@ def _spec(op: str) -> KernelSpec:
     return KernelSpec(
         name=f"elementwise.{op}",
         source=f"elementwise/{file}.cu",
-        entry=f"{file}<ops::{functor}, {{dtype}}, {{vec}}, {{unroll}}, {{index}}, Cache::{{cache}}>",
+        entry=f"{file}<ops::{functor}, {{dtype}}, {{vec}}, {{unroll}}, {{index}}, "
+              "Cache::{cache}>",
         summary=_MEANING[op],
         archs=ARCHS,
         tunables=_tunables(op),

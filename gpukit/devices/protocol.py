@@ -1,0 +1,66 @@
+"""What the rest of gpukit may ask of a device, real or emulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpukit.kernels.spec import KernelSpec, Tunables
+
+Dim3 = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Facts of one GPU that kernels and benchmarks depend on.
+
+    Attributes:
+        shared_per_cta: dynamic + static shared memory one CTA may opt in to, bytes.
+    """
+
+    name: str
+    uuid: str
+    capability: tuple[int, int]
+    sm_count: int
+    threads_per_sm: int
+    shared_per_cta: int
+    l2_bytes: int
+    memory_bytes: int
+
+    @property
+    def arch(self) -> str:
+        """The plain arch name, "sm_90"."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+
+class Kernel(Protocol):
+    """One compiled variant, ready to launch on the device that compiled it."""
+
+    spec: KernelSpec
+    arch: str
+
+    def launch(self, grid: Dim3, block: Dim3, args: Sequence[Any]) -> None:
+        """Enqueue on the current stream. `args` follow `spec.params`: arrays, ints, floats."""
+
+    def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
+        """`launch` with its configuration fixed; call it with addresses and numbers."""
+
+
+class Device(Protocol):
+    """A place where arrays live and kernels run."""
+
+    name: str
+
+    @property
+    def properties(self) -> Properties:
+        """Facts of the GPU."""
+
+    def compile(self, spec: KernelSpec, tunables: Tunables) -> Kernel:
+        """The compiled variant; compiled once per process and device, thread-safe."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, order: str = "C") -> Any:
+        """An uninitialised array on this device."""
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued so far."""

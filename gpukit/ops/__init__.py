@@ -1,0 +1,1 @@
+"""Public functions, one module per family: validate, pick a kernel variant, launch."""

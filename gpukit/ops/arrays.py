@@ -1,0 +1,75 @@
+"""Argument checks shared by the ops. Each names the argument, what was given, what is accepted."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gpukit import dtypes
+from gpukit.devices.protocol import Device
+from gpukit.dtypes import DType
+from gpukit.errors import ArgumentError
+
+
+def check_float(function: str, name: str, array: Any) -> DType:
+    """The gpukit type of a floating array."""
+    dtype = dtypes.of(array.dtype)
+    if dtype is None:
+        raise ArgumentError(f"{function}: {name} has dtype {array.dtype}; "
+                            "accepted: float32, float16, bfloat16")
+    return dtype
+
+
+def check_dense(function: str, name: str, array: Any) -> str:
+    """The memory order of an array without gaps, "C" or "F"."""
+    flags = array.flags
+    if flags.c_contiguous:
+        return "C"
+    if flags.f_contiguous:
+        return "F"
+    raise ArgumentError(f"{function}: {name} has gaps (shape {array.shape}, strides "
+                        f"{array.strides} bytes); pass a dense copy: cupy.ascontiguousarray")
+
+
+def check_same(function: str, name: str, array: Any, like: Any) -> None:
+    """`array` has the shape, dtype and memory order of `like`, the first input."""
+    if array.shape != like.shape:
+        raise ArgumentError(f"{function}: {name} has shape {array.shape}, the first input "
+                            f"{like.shape}; they must be equal (no broadcasting)")
+    if array.dtype != like.dtype:
+        raise ArgumentError(f"{function}: {name} has dtype {array.dtype}, the first input "
+                            f"{like.dtype}; they must be equal")
+    if array.strides != like.strides:
+        raise ArgumentError(f"{function}: {name} has strides {array.strides}, the first input "
+                            f"{like.strides}; both must be in the same memory order")
+
+
+def check_device(function: str, name: str, device: Device, expected: Device) -> None:
+    """All arrays of one call live on one device."""
+    if device is not expected:
+        raise ArgumentError(f"{function}: {name} is on {device.name}, the first input on "
+                            f"{expected.name}")
+
+
+def check_no_overlap(function: str, name: str, out: Any, array: Any, *, same_ok: bool) -> None:
+    """`out` does not share memory with an input, except (same_ok) by being exactly it."""
+    start, other = out.data.ptr, array.data.ptr
+    if start == other and same_ok:
+        return
+    if start < other + array.nbytes and other < start + out.nbytes:
+        raise ArgumentError(f"{function}: out overlaps {name} in memory"
+                            + (" without being the same array" if same_ok else ""))
+
+
+def check_scalar(function: str, name: str, value: Any) -> float:
+    """A real number that f32 can hold (NaN and infinity included)."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise ArgumentError(f"{function}: {name} must be a real number, "
+                            f"got {type(value).__name__}")
+    number = float(value)
+    if math.isfinite(number) and abs(number) > np.finfo(np.float32).max:
+        raise ArgumentError(f"{function}: {name}={value} does not fit in float32")
+    return number

@@ -1,0 +1,124 @@
+"""How an elementwise call becomes a launch: access width, grid rule, index type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpukit import kernels
+from gpukit.devices.protocol import Device, Kernel
+from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.kernels.elementwise import ITEMSIZE
+
+BLOCKS = (32, 64, 128, 256, 512, 1024)
+_MAX_GRID = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Overrides for one elementwise call; None lets gpukit choose.
+
+    Attributes:
+        vec: elements per memory access (1, 2, 4, 8, 16, 32; at most 16 bytes, 32 from sm_100 on).
+        unroll: vectors in flight per thread and turn (1, 2, 4, 8).
+        block: threads per CTA (32 to 1024).
+        grid: "gs1" (enough CTAs for one pass), "gs2" (capped at `waves` full waves), or a number
+            of CTAs.
+        waves: the cap of gs2, in waves of full occupancy.
+        index: "u32" or "u64" loop counter.
+        cache: "normal", "stream" (evict first) or "bypass" (no L1 allocation).
+    """
+
+    vec: int | None = None
+    unroll: int | None = None
+    block: int | None = None
+    grid: str | int = "gs1"
+    waves: int = 32
+    index: str | None = None
+    cache: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.block is not None and self.block not in BLOCKS:
+            raise ArgumentError(f"block={self.block} is not accepted; choose one of "
+                                f"{', '.join(map(str, BLOCKS))}")
+        if isinstance(self.grid, str) and self.grid not in ("gs1", "gs2"):
+            raise ArgumentError(f"grid={self.grid!r} is not accepted; use gs1, gs2 or a number "
+                                "of CTAs")
+        if not isinstance(self.grid, str) and not 1 <= self.grid <= _MAX_GRID:
+            raise ArgumentError(f"grid={self.grid} is not accepted; CTAs go from 1 to {_MAX_GRID}")
+        if self.waves < 1:
+            raise ArgumentError(f"waves={self.waves} is not accepted; at least 1")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A decided launch."""
+
+    kernel: Kernel
+    grid: tuple[int]
+    block: tuple[int]
+    vec: int
+    unroll: int
+    index: str
+    cache: str
+
+
+def plan(op: str, element: str, n: int, alignment: int, launch: Launch, device: Device) -> Plan:
+    """Decide and compile.
+
+    Args:
+        alignment: the largest power of two up to 32 that divides every pointer.
+
+    Raises:
+        ArgumentError: an override that this call cannot honour.
+        UnsupportedError: wider accesses than the GPU has.
+    """
+    vec = _vec(op, element, alignment, launch, device)
+    block = launch.block or 256
+    unroll = launch.unroll or _unroll(n * ITEMSIZE[element])
+    grid = _grid(n, vec * unroll * block, block, launch, device)
+    index = _index(n, vec, grid * block * unroll, launch)
+    cache = launch.cache or "stream"
+    kernel = device.compile(kernels.get(f"elementwise.{op}"),
+                            {"dtype": element, "vec": vec, "unroll": unroll, "index": index,
+                             "cache": cache})
+    return Plan(kernel, (grid,), (block,), vec, unroll, index, cache)
+
+
+def _vec(op: str, element: str, alignment: int, launch: Launch, device: Device) -> int:
+    size = ITEMSIZE[element]
+    if launch.vec is None:  # the widest access that every pointer is aligned for
+        return max(1, min(alignment, 16) // size)
+    width = launch.vec * size
+    limit = 32 if device.properties.capability >= (10, 0) else 16
+    if width > limit:
+        raise UnsupportedError(f"{op}: vec={launch.vec} of {element} is {width} bytes per access; "
+                               f"{device.properties.arch} moves at most {limit}")
+    if width > alignment:
+        raise ArgumentError(f"{op}: vec={launch.vec} of {element} needs {width}-byte alignment; "
+                            f"the arrays are aligned to {alignment} (leave vec out for a "
+                            "narrower path)")
+    return launch.vec
+
+
+def _unroll(nbytes: int) -> int:
+    """Small arrays do not fill the GPU with CTAs, so each thread keeps more loads in flight."""
+    return 4 if nbytes <= 8 << 20 else 1
+
+
+def _grid(n: int, per_cta: int, block: int, launch: Launch, device: Device) -> int:
+    full = min(_MAX_GRID, -(-n // per_cta))
+    if launch.grid == "gs1":
+        return full
+    if launch.grid == "gs2":
+        properties = device.properties
+        wave = properties.sm_count * max(1, properties.threads_per_sm // block)
+        return min(full, wave * launch.waves)
+    return int(launch.grid)
+
+
+def _index(n: int, vec: int, step: int, launch: Launch) -> str:
+    """u32 where the counter cannot wrap: it passes the end by at most one step."""
+    fits = n // vec + step < 2**32
+    if launch.index == "u32" and not fits:
+        raise ArgumentError(f"index='u32' cannot count {n} elements with vec={vec}; use u64")
+    return launch.index or ("u32" if fits else "u64")
