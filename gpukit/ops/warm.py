@@ -36,8 +36,8 @@ def fits(array: Any, x: Any) -> bool:
 
 def apart(a: Any, b: Any) -> bool:
     """The two arrays of one size are the same memory or do not overlap."""
-    distance = a.data.ptr - b.data.ptr
-    return distance == 0 or abs(distance) >= a.nbytes
+    distance = abs(a.data.ptr - b.data.ptr)
+    return distance == 0 or bool(distance >= a.nbytes)
 
 
 def like(x: Any) -> Any:

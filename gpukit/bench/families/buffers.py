@@ -1,0 +1,116 @@
+"""Buffer sets, poison and sampled checks that the families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpukit.bench.model import CheckResult
+from gpukit.errors import UnsupportedError
+from gpukit.measure import Work
+from gpukit.reference.tolerance import Array, Bound, scaled_error
+
+Launch = Callable[[int], None]
+
+# Rotation must come back to a buffer set only after the L2 has seen this many times its size.
+ROTATE_OVER_L2 = 3
+_FULL_CHECK = 1 << 20
+_SAMPLE = 1 << 18
+_EDGE = 4096
+
+# One NaN for f32, f16 and bf16 that no instruction makes: arithmetic returns 0x7fff(ffff).
+_POISON = {1: 0xDB, 2: 0x7FDB, 4: 0x7FDBDEAD, 8: 0x7FFBDEAD7FFBDEAD}
+
+
+def slots_for(l2: str, footprint: int, device: Any, extra_bytes: int = 0) -> int:
+    """How many buffer sets a case needs for its L2 state.
+
+    Raises:
+        UnsupportedError: they do not fit the GPU's memory; says how much is free.
+    """
+    slots = 1
+    if l2 == "rotate":
+        slots = max(2, -(-ROTATE_OVER_L2 * device.properties.l2_bytes // max(1, footprint)))
+    needed = slots * footprint + extra_bytes
+    free = free_bytes()
+    if needed > free:
+        raise UnsupportedError(f"needs {needed / 1e9:.1f} GB of GPU memory for {slots} buffer "
+                               f"set(s), {free / 1e9:.1f} GB are free")
+    return slots
+
+
+def free_bytes() -> int:
+    """GPU memory a new allocation can get: free on the device or kept by CuPy's pool."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    return int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
+
+
+def release_memory() -> None:
+    """Hand CuPy's cached blocks back, so that the next case starts from an empty pool."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def words(array: Any) -> Any:
+    """The same memory as unsigned integers of the element's size."""
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+def poison(array: Any) -> None:
+    """Fill with a bit pattern that no right answer holds."""
+    words(array).fill(_POISON[array.dtype.itemsize])
+
+
+def poisoned(array: Any) -> bool:
+    """Whether any element still holds the poison. Waits for the device."""
+    return bool((words(array) == _POISON[array.dtype.itemsize]).any())
+
+
+def sample_indices(n: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Which of n elements to compare: all of a small array, else both ends and a random sample."""
+    if n <= _FULL_CHECK:
+        return np.arange(n)
+    rng = np.random.default_rng(seed)
+    middle = rng.integers(0, n, _SAMPLE)
+    return np.unique(np.concatenate([np.arange(_EDGE), middle, np.arange(n - _EDGE, n)]))
+
+
+def judge(got: Array, want: Array, bound: Bound, complete: bool) -> CheckResult:
+    """The check's verdict; an output with unwritten elements is infinitely wrong."""
+    error = scaled_error(got, want, bound) if complete else float("inf")
+    return CheckResult(error, str(bound), error <= 1)
+
+
+def torch_stream() -> Any:
+    """A context that makes torch launch on CuPy's current stream."""
+    import cupy
+    import torch
+
+    pointer = cupy.cuda.get_current_stream().ptr
+    return torch.cuda.stream(torch.cuda.ExternalStream(pointer))
+
+
+def as_torch(array: Any) -> Any:
+    """A torch tensor of the same memory."""
+    import torch
+
+    return torch.from_dlpack(array)
+
+
+def peer_works(launches: Mapping[str, Launch | None], slots: int) -> tuple[Work, ...]:
+    """The peers that really run here: each is tried once, dtype support differs by version."""
+    return tuple(Work(name, launch, slots) for name, launch in launches.items()
+                 if launch is not None and _runs(launch))
+
+
+def _runs(launch: Launch) -> bool:
+    try:
+        launch(0)
+    except Exception:  # a peer that cannot run this case is left out, whatever it says
+        return False
+    return True

@@ -1,0 +1,110 @@
+"""One elementwise case on a GPU: buffers, the bound launch, the check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpukit import dtypes
+from gpukit.bench.families import buffers
+from gpukit.bench.families.elementwise_peers import PEERS
+from gpukit.bench.model import Case, CheckResult
+from gpukit.kernels.elementwise import BINARY
+from gpukit.measure import Work
+from gpukit.ops.launch import Launch, Plan, plan
+from gpukit.reference import elementwise as reference
+from gpukit.reference.tolerance import Bound
+
+SCALAR = 1.5
+_POSITIVE = ("sqrt", "rsqrt", "log")
+
+
+class PreparedElementwise:
+    """See `gpukit.bench.model.Prepared`. Random inputs; every buffer set has its own memory."""
+
+    def __init__(self, op: str, case: Case, device: Any, peers: tuple[str, ...]) -> None:
+        self.op, self.dtype, self.n = op, dtypes.parse(case.dtype), case.shape["n"]
+        arrays = 3 if op in BINARY else 2
+        self.footprint = arrays * self.n * self.dtype.itemsize
+        self.bytes_moved, self.flops = self.footprint, 0
+        slots = buffers.slots_for(case.l2, self.footprint, device, extra_bytes=8 * self.n)
+        self.inputs = _inputs(op, self.dtype, self.n, slots, arrays - 1)
+        self.outputs = [device.empty((self.n,), self.dtype.numpy) for _ in range(slots)]
+        self._plan = self._choose(case, device)
+        self.launch = _launch_facts(self._plan, device)
+        self.work = Work(case.kernel, self._bound(), slots)
+        self.peers = self._peers(peers, slots)
+
+    def _choose(self, case: Case, device: Any) -> Plan:
+        element = f"u{8 * self.dtype.itemsize}" if self.op == "copy" else self.dtype.name
+        settings: dict[str, Any] = dict(case.params)
+        return plan(self.op, element, self.n, 32, Launch(**settings), device)
+
+    def _bound(self) -> Any:
+        call = self._plan.kernel.bind(self._plan.grid, self._plan.block)
+        addresses = [(*(x.data.ptr for x in xs), out.data.ptr)
+                     for xs, out in zip(self.inputs, self.outputs, strict=True)]
+        return lambda slot: call(*addresses[slot], self.n, SCALAR)
+
+    def _peers(self, names: tuple[str, ...], slots: int) -> tuple[Work, ...]:
+        made = {name: PEERS[name](self.op, self.inputs, self.outputs, SCALAR) for name in names}
+        return buffers.peer_works(made, slots)
+
+    def poison(self) -> None:
+        """Outputs of every buffer set hold a NaN no instruction makes."""
+        for out in self.outputs:
+            buffers.poison(out)
+
+    def check(self) -> CheckResult:
+        """copy: every bit. Others: all or a large sample against float64, and no poison left."""
+        if self.op == "copy":
+            same = bool((buffers.words(self.inputs[0][0]) == buffers.words(self.outputs[0])).all())
+            return CheckResult(0.0 if same else float("inf"), str(Bound(0.0, 0.0)), same)
+        chosen = buffers.sample_indices(self.n)
+        inputs = [_gather(x, chosen) for x in self.inputs[0]]
+        want = reference.oracle(self.op, inputs, SCALAR, self.dtype)
+        got = _gather(self.outputs[0], chosen).astype(np.float64)
+        return buffers.judge(got, want, reference.bound(self.op, self.dtype),
+                             complete=not buffers.poisoned(self.outputs[0]))
+
+    def close(self) -> None:
+        """Let the buffers go."""
+        self.inputs, self.outputs, self.peers = [], [], ()
+        del self.work
+        buffers.release_memory()
+
+
+def _inputs(op: str, dtype: dtypes.DType, n: int, slots: int, count: int) -> list[tuple[Any, ...]]:
+    """`count` random arrays per slot; slots hold equal values in different memory."""
+    first = tuple(_random(op, dtype, n, seed) for seed in range(count))
+    return [first, *(tuple(x.copy() for x in first) for _ in range(slots - 1))]
+
+
+def _random(op: str, dtype: dtypes.DType, n: int, seed: int) -> Any:
+    import cupy
+
+    rng = cupy.random.default_rng(seed)
+    if dtype.storage == "uint8":
+        return rng.integers(0, 256, n, dtype=cupy.uint8)
+    values = rng.standard_normal(n, dtype=cupy.float32)
+    if op in _POSITIVE:
+        cupy.abs(values, out=values)
+    return values if dtype.name == "f32" else values.astype(dtype.numpy)
+
+
+def _gather(array: Any, indices: Any) -> Any:
+    """Chosen elements on the host; gathered as words, which every dtype supports."""
+    import cupy
+
+    picked = buffers.words(array)[cupy.asarray(indices)]
+    return cupy.asnumpy(picked).view(array.dtype)
+
+
+def _launch_facts(chosen: Plan, device: Any) -> Mapping[str, Any]:
+    properties = device.properties
+    wave = properties.sm_count * max(1, properties.threads_per_sm // chosen.block[0])
+    return {"grid": chosen.grid[0], "block": chosen.block[0], "vec": chosen.vec,
+            "unroll": chosen.unroll, "index": chosen.index, "cache": chosen.cache,
+            "waves": round(chosen.grid[0] / wave, 2)}

@@ -1,0 +1,114 @@
+"""One matmul case on a GPU: operands in the asked layout, the launch, peers and the check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gpukit
+from gpukit import dtypes
+from gpukit.bench.families import buffers
+from gpukit.bench.families.buffers import Launch
+from gpukit.bench.model import Case, CheckResult
+from gpukit.measure import Work
+from gpukit.reference import matmul as reference
+
+# Rows of C that are compared with float64: enough to meet every tile column and both edges.
+_CHECKED_ROWS = 96
+
+
+class PreparedMatmul:
+    """See `gpukit.bench.model.Prepared`. Normal values, A scaled by 1/sqrt(K)."""
+
+    def __init__(self, case: Case, dtype: dtypes.DType, device: Any,
+                 peers: tuple[str, ...]) -> None:
+        m, n, k = (case.shape[name] for name in "mnk")
+        self.out_dtype = dtypes.parse(str(case.params["out"]))
+        self.footprint = (m * k + k * n) * dtype.itemsize + m * n * self.out_dtype.itemsize
+        self.bytes_moved, self.flops = self.footprint, 2 * m * n * k
+        slots = buffers.slots_for(case.l2, self.footprint, device, 4 * max(m * k, k * n))
+        layout = str(case.params["layout"])
+        self.a = _operands((m, k), k**-0.5, dtype, layout[0] == "t", slots)
+        self.b = _operands((k, n), 1.0, dtype, layout[1] == "t", slots)
+        self.out = [device.empty((m, n), self.out_dtype.numpy) for _ in range(slots)]
+        rung = case.kernel.removeprefix("matmul.k")
+        self.launch = {"kernel": case.kernel}
+        self.work = Work(case.kernel, self._ours(rung), slots)
+        self.peers = buffers.peer_works({name: PEERS[name](self) for name in peers}, slots)
+
+    def _ours(self, rung: str) -> Launch:
+        return lambda slot: gpukit.matmul(self.a[slot], self.b[slot], out=self.out[slot],
+                                          kernel=rung)
+
+    def poison(self) -> None:
+        """Outputs of every buffer set hold a NaN no instruction makes."""
+        for out in self.out:
+            buffers.poison(out)
+
+    def check(self) -> CheckResult:
+        """A sample of rows against float64, and no poison left anywhere."""
+        import cupy
+
+        rows = _rows(self.out[0].shape[0])
+        a = _host(self.a[0])[rows]
+        b = _host(self.b[0])
+        got = _host(self.out[0][cupy.asarray(rows)]).astype(np.float64)
+        return buffers.judge(got, reference.oracle(a, b), reference.bound(a, b, self.out_dtype),
+                             complete=not buffers.poisoned(self.out[0]))
+
+    def close(self) -> None:
+        """Let the buffers go."""
+        self.a, self.b, self.out, self.peers = [], [], [], ()
+        del self.work
+        buffers.release_memory()
+
+
+def _operands(shape: tuple[int, int], factor: float, dtype: dtypes.DType, transposed: bool,
+              slots: int) -> list[Any]:
+    """One matrix per slot, equal values in different memory; stored transposed if asked."""
+    import cupy
+
+    rng = cupy.random.default_rng(shape[0] * 31 + shape[1])
+    stored = shape[::-1] if transposed else shape
+    first = (rng.standard_normal(stored, dtype=cupy.float32) * factor).astype(dtype.numpy)
+    matrices = [first, *(first.copy() for _ in range(slots - 1))]
+    return [matrix.T if transposed else matrix for matrix in matrices]
+
+
+def _rows(m: int) -> Any:
+    if m <= _CHECKED_ROWS:
+        return np.arange(m)
+    return np.unique(np.concatenate([
+        [0, m - 1], np.random.default_rng(m).integers(0, m, _CHECKED_ROWS - 2)]))
+
+
+def _host(array: Any) -> Any:
+    import cupy
+
+    return cupy.asnumpy(array)
+
+
+def _cublas(case: PreparedMatmul) -> Launch:
+    """cuBLAS by way of cupy.matmul (bf16 and f16 accumulate in f32; f32 is not TF32)."""
+    import cupy
+
+    return lambda slot: cupy.matmul(case.a[slot], case.b[slot], out=case.out[slot])
+
+
+def _torch(case: PreparedMatmul) -> Launch | None:
+    try:
+        import torch
+    except ImportError:
+        return None
+    a, b, out = ([buffers.as_torch(x) for x in xs] for xs in (case.a, case.b, case.out))
+
+    def launch(slot: int) -> None:
+        with buffers.torch_stream():
+            torch.matmul(a[slot], b[slot], out=out[slot])
+
+    return launch
+
+
+PEERS: dict[str, Callable[[PreparedMatmul], Launch | None]] = {"cublas": _cublas, "torch": _torch}
