@@ -1,0 +1,288 @@
+"""Decodes a kernel: places functions, binds operands to slots, builds every operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gpukit.emulator import closures, layout
+from gpukit.emulator.errors import UnsupportedInstructionError
+from gpukit.emulator.guards import gang_handler, guarded
+from gpukit.emulator.instructions import Expr, Op, Unsupported, build
+from gpukit.emulator.mem import windows
+from gpukit.emulator.program import SHARED_START, Code, Program, Slot, index_runs, take_rows
+from gpukit.emulator.ptx.ir import (
+    Addr,
+    Function,
+    Imm,
+    Instr,
+    Label,
+    Module,
+    Not,
+    Operand,
+    Pair,
+    Reg,
+    Sink,
+    Special,
+    Sym,
+    Var,
+)
+from gpukit.emulator.ptx.types import TYPES, PtxType
+
+U32, U64, S64, PRED = TYPES["u32"], TYPES["u64"], TYPES["s64"], TYPES["pred"]
+
+
+def assemble(module: Module, kernel: Function) -> Program:
+    """Decode ``kernel``. Raises ``UnsupportedInstructionError`` listing all it cannot run."""
+    return Assembler(module, kernel).program
+
+
+class Assembler:
+    """State while decoding one kernel; instruction builders bind their operands through it."""
+
+    def __init__(self, module: Module, kernel: Function) -> None:
+        self.module = module
+        self.program = Program(module, kernel)
+        self.pc = 0
+        self._slots: dict[Slot, int] = {}
+        self._internal: dict[tuple[str, int], Slot] = {}
+        functions = layout.reachable(module, kernel)
+        self._place(functions)
+        self.code = self.program.codes[0]
+        self._decode()
+
+    # Layout
+
+    def _place(self, functions: list[Function]) -> None:
+        program = self.program
+        for function in functions:
+            code = Code(function, start=len(program.instrs))
+            code.recursive = layout.is_recursive(function)
+            for bits, count in function.register_counts.items():
+                code.rows[bits] = take_rows(program, bits, count)
+            formal = [] if function.is_entry else [*function.params, *function.returns]
+            framed = [v for v in (*formal, *function.variables) if v.space in ("local", "param")]
+            code.offsets, size = layout.pack(framed)
+            code.frame_bytes = layout.align_up(size, 16)
+            program.codes.append(code)
+            program.instrs += function.body
+        program.shared_offsets, program.static_shared = layout.shared_layout(
+            self.module, functions, SHARED_START
+        )
+        program.param_offsets, program.param_bytes = layout.pack(functions[0].params)
+        program.local_bytes = sum(code.frame_bytes for code in program.codes)
+
+    def code_of(self, function: Function) -> Code:
+        """Where a function was placed."""
+        for code in self.program.codes:
+            if code.function is function:
+                return code
+        raise Unsupported(f"function {function.name} is declared but not defined")
+
+    # Decoding
+
+    def _decode(self) -> None:
+        program, missing = self.program, []
+        for self.code in program.codes:
+            for instr in self.code.function.body:
+                try:
+                    made = self._guard(instr, build(instr, self))
+                except Unsupported as why:
+                    missing.append(f"{instr.place}: {instr.text}: {why}")
+                    made = Op("missing", handler=lambda lanes, mask: None)
+                program.ops.append(made)
+                self.pc += 1
+        if missing:
+            raise UnsupportedInstructionError(_listing(program.kernel.name, missing))
+        program.run_end = index_runs(program.ops)
+        program.full = [op.full for op in program.ops]
+        program.masked = [op.masked for op in program.ops]
+        program.handlers = [op.handler for op in program.ops]
+        program.gang_handlers = [gang_handler(op) for op in program.ops]
+
+    def _guard(self, instr: Instr, made: Op) -> Op:
+        if instr.pred is None:
+            return made
+        p = self.src(instr.pred, PRED)
+        if made.masked is not None:
+            full, masked = closures.predicated(made.masked, p, instr.negated)
+            return Op(made.category, full, masked)
+        assert made.handler is not None
+        handler = guarded(made.handler, p, instr.negated)
+        return Op(made.category, handler=handler, wide=made.wide)
+
+    # Operands
+
+    def slot(self, slot: Slot) -> int:
+        """The index in ``lanes.V`` of a slot."""
+        index = self._slots.get(slot)
+        if index is None:
+            index = self._slots[slot] = len(self._slots)
+            self.program.slots.append(slot)
+        return index
+
+    def src(self, operand: Operand, type_: PtxType) -> int:
+        """A source read as ``type_``; a wider register gives its low bits."""
+        if isinstance(operand, Reg):
+            return self._register(operand, type_)
+        if isinstance(operand, Imm):
+            return self.constant(immediate(operand, type_), type_)
+        if isinstance(operand, Special):
+            return self.slot(Slot("special", operand.name, type_.dtype))
+        if isinstance(operand, Sym):
+            return self._symbol(operand, type_)
+        raise Unsupported(f"operand {operand} cannot be read here")
+
+    def dst(self, operand: Operand, type_: PtxType) -> int:
+        """A destination written as ``type_``; a wider register is zero- or sign-extended."""
+        if isinstance(operand, Sink):
+            return self.scratch(type_)
+        if not isinstance(operand, Reg):
+            raise Unsupported(f"operand {operand} cannot be written")
+        if operand.type.bits > type_.bits and type_.kind != "p":
+            if type_.is_float or type_.pack > 1:
+                raise Unsupported(f"{type_} result in a {operand.type.bits}-bit register")
+            type_ = TYPES[f"{'s' if type_.signed else 'u'}{operand.type.bits}"]
+        return self._register(operand, type_)
+
+    def _register(self, reg: Reg, type_: PtxType) -> int:
+        bits = reg.type.bits
+        if bits < type_.bits or (bits == 1) != (type_.bits == 1):
+            raise Unsupported(f"{reg.name} has {bits} bits, {type_} needs {type_.bits}")
+        row = self.code.rows[bits] + reg.index
+        return self.slot(Slot("reg", (bits, row), type_.dtype, type_.pack))
+
+    def constant(self, value: Any, type_: PtxType) -> int:
+        """A value that all lanes share: a number, or the bytes of a packed one."""
+        raw = value if isinstance(value, bytes) else np.asarray(value, type_.dtype).tobytes()
+        return self.slot(Slot("const", raw, type_.dtype, type_.pack))
+
+    def param(self, offset: int, dtype: Any) -> int:
+        """A kernel parameter: the same for all lanes of a launch."""
+        return self.slot(Slot("param", offset, dtype))
+
+    def scratch(self, type_: PtxType) -> int:
+        """A register row of our own that nobody reads."""
+        return self.internal("scratch", type_)
+
+    def internal(self, name: str, type_: PtxType) -> int:
+        """A hidden register of the machine (carry flag, stack pointer), by name."""
+        key = (name, type_.bits)
+        if key not in self._internal:
+            row = take_rows(self.program, type_.bits, 1)
+            self._internal[key] = Slot("reg", (type_.bits, row), type_.dtype, type_.pack)
+        kept = self._internal[key]
+        return self.slot(Slot("reg", kept.key, type_.dtype, type_.pack))
+
+    def _symbol(self, sym: Sym, type_: PtxType) -> int:
+        target = sym.target
+        if isinstance(target, Function):
+            return self.constant(windows.FUNCTIONS + self.code_of(target).start, type_)
+        if not isinstance(target, Var):
+            raise Unsupported(f"unknown symbol {target}")
+        if target in self.program.param_offsets:
+            offset = self.program.param_offsets[target] + sym.offset
+            return self.constant(windows.PARAMS + offset, type_)
+        if target.space == "shared":
+            offset = self.program.shared_offsets[target] + sym.offset
+            return self.slot(Slot("shared", offset, type_.dtype))
+        if target in self.code.offsets:
+            if self.code.function.is_entry:
+                return self.constant(self.code.offsets[target] + sym.offset, type_)
+            raise Unsupported(f"the address of {target.name} can only be taken by mov")
+        return self.slot(Slot("symbol", (target, sym.offset), type_.dtype))
+
+    def address(self, operand: Operand) -> tuple[int, int]:
+        """An ``[address]``: the slot of its base and a constant byte offset."""
+        if not isinstance(operand, Addr):
+            raise Unsupported(f"operand {operand} is not an address")
+        base = operand.base
+        if isinstance(base, Reg):
+            type_ = S64 if base.type.bits == 64 else U32
+            return self.src(base, type_), operand.offset
+        if isinstance(base, Sym) and self.is_framed(base):
+            assert isinstance(base.target, Var)
+            return self.stack_pointer(), self.code.offsets[base.target] + operand.offset
+        return self.src(base, S64), operand.offset
+
+    def is_framed(self, sym: Sym) -> bool:
+        """Whether a symbol lies in the current function's stack frame."""
+        return isinstance(sym.target, Var) and sym.target in self.code.offsets
+
+    def stack_pointer(self) -> int:
+        """Start of the current frame in each lane's local memory; 0 in the kernel itself."""
+        if self.code.function.is_entry:
+            return self.constant(0, S64)
+        return self.internal("stack pointer", S64)
+
+    def target(self, operand: Operand) -> int:
+        """The flat pc of a label."""
+        if not isinstance(operand, Label) or operand.pc < 0:
+            raise Unsupported(f"operand {operand} is not a label")
+        return self.code.start + operand.pc
+
+    # Expressions
+
+    def bind(self, instr: Instr, expr: Expr) -> Op:
+        """The usual shape: first operand = destination, the rest = sources."""
+        first, *sources = instr.operands
+        destinations = [first.first, first.second] if isinstance(first, Pair) else [first]
+        return self.bind_to(destinations, sources, expr)
+
+    def bind_to(
+        self, destinations: Iterable[Operand], sources: Iterable[Operand], expr: Expr
+    ) -> Op:
+        """Closures for ``expr`` on these operands."""
+        sources, targets = list(sources), list(destinations)
+        if len(sources) != len(expr.args):
+            raise Unsupported(f"has {len(sources)} source operands, not {len(expr.args)}")
+        fn, out = expr.fn, expr.out
+        inverted = [isinstance(s, Not) for s in sources]
+        if any(inverted):
+            fn, out = _inverting(fn, inverted), False
+        plain = [s.operand if isinstance(s, Not) else s for s in sources]
+        args = [self.src(s, t) for s, t in zip(plain, expr.args, strict=True)]
+        types = (expr.result, *expr.extra)[: len(targets)]
+        dests = [self.dst(d, t) for d, t in zip(targets, types, strict=True)]
+        category = expr.category or ("float" if expr.args[0].is_float else "integer")
+        if expr.extra:
+            full, masked = closures.several(_first(fn, len(dests)), args, dests)
+        else:
+            fits = self.program.slots[dests[0]].dtype == expr.result.dtype
+            full, masked = closures.single(fn, args, dests[0], out and fits, expr.result.pack)
+        return Op(category, full, masked)
+
+
+def immediate(operand: Imm, type_: PtxType) -> Any:
+    """The value of a literal as ``type_``: bytes of one lane."""
+    value = operand.value
+    if type_.kind == "p":
+        return bool(value)
+    if operand.float_bits and not type_.is_float:
+        return int(value).to_bytes(operand.float_bits // 8, "little")[: type_.bytes]
+    if operand.float_bits:
+        raw = int(value).to_bytes(operand.float_bits // 8, "little")
+        return np.frombuffer(raw, f"f{operand.float_bits // 8}")[0]
+    if isinstance(value, float):
+        return np.float64(value)
+    if type_.is_float and type_.pack == 1 and type_.bits >= 32:
+        return float(value)
+    return (value & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+
+
+def _inverting(fn: Any, inverted: list[bool]) -> Any:
+    def run(*args: Any) -> Any:
+        return fn(*(~a if flip else a for a, flip in zip(args, inverted, strict=True)))
+
+    return run
+
+
+def _first(fn: Any, count: int) -> Any:
+    return lambda *args: fn(*args)[:count]
+
+
+def _listing(kernel: str, missing: list[str]) -> str:
+    lines = "\n  ".join(dict.fromkeys(missing))
+    return f"{kernel}: {len(missing)} unsupported instruction(s):\n  {lines}"

@@ -1,0 +1,3 @@
+"""Checks that listen to a running kernel."""
+
+from __future__ import annotations

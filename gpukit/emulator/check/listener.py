@@ -1,0 +1,38 @@
+"""What a check can hear. Without listeners none of this costs anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpukit.emulator.cta import Cta
+    from gpukit.emulator.instructions import Mask
+    from gpukit.emulator.lanes import Lanes
+    from gpukit.emulator.mem.access import Access
+    from gpukit.emulator.warps import Warp
+    from gpukit.emulator.wave import Wave
+
+
+class Listener:
+    """Override what you need; raise a ``KernelFault`` to report.
+
+    ``lanes`` may be one warp or a gang: lane i of it is lane ``lanes.lo + i`` of the wave.
+    """
+
+    def wave_started(self, wave: Wave) -> None:
+        """New CTAs took the slots."""
+
+    def wave_ended(self, wave: Wave) -> None:
+        """All threads of the wave have exited."""
+
+    def accessed(self, lanes: Lanes, access: Access, kind: str, order: str) -> None:
+        """A generic-proxy access. ``kind``: read, write or atomic; ``order``: "acquire.gpu", ..."""
+
+    def fenced(self, lanes: Lanes, mask: Mask, kind: str) -> None:
+        """``kind`` is the opcode: "membar.gl", "fence.proxy.async", ..."""
+
+    def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object) -> None:
+        """Lanes arrived at a barrier (before it completes, if they are the last)."""
+
+    def barrier_passed(self, cta: Cta, warps: list[Warp], barrier: object) -> None:
+        """The barrier completed: these warps go on (or went on, if they only arrived)."""

@@ -1,0 +1,51 @@
+"""A resident CTA: its place in the grid, its warps and its per-CTA state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from gpukit.emulator.warps import Warp
+    from gpukit.emulator.wave import Wave
+
+T = TypeVar("T")
+
+
+class Cta:
+    """One CTA slot of a wave. ``rank`` is its rank in the cluster, ``slot`` its slot in the wave.
+
+    Instruction families keep their state here through ``state(SomeClass)``: made on first use,
+    dropped when the slot takes the next CTA.
+    """
+
+    def __init__(self, wave: Wave, slot: int, rank: int, first_lane: int) -> None:
+        self.wave = wave
+        self.slot = slot
+        self.rank = rank
+        self.first_lane = first_lane
+        self.position: tuple[int, int, int] = (0, 0, 0)
+        self.cluster: list[Cta] = []
+        self.warps: list[Warp] = []
+        self.exit_hooks: list[Callable[[], None]] = []
+        self._state: dict[type, object] = {}
+
+    def start(self, position: tuple[int, int, int], threads: int) -> None:
+        """Take the next CTA of the grid."""
+        self.position = position
+        self.exit_hooks = []
+        self._state = {}
+        for warp in self.warps:
+            warp.start(threads - 32 * warp.index)
+
+    def state(self, factory: Callable[[Cta], T]) -> T:
+        """This CTA's object of a family, e.g. its barriers."""
+        found = self._state.get(factory)  # type: ignore[call-overload]
+        if found is None:
+            found = self._state[factory] = factory(self)  # type: ignore[index]
+        return found  # type: ignore[no-any-return]
+
+    def lanes_ended(self) -> None:
+        """Some lanes exited: whoever counts lanes looks again."""
+        for hook in self.exit_hooks:
+            hook()

@@ -1,0 +1,168 @@
+"""One kernel launch: checks the configuration, fills parameters, runs the grid wave by wave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpukit.emulator.arguments import pack_arguments
+from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.counters import Counters, collect
+from gpukit.emulator.cta import Cta
+from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.mem.allocations import Allocation, GlobalMemory
+from gpukit.emulator.module_data import place_variables
+from gpukit.emulator.policies import policy
+from gpukit.emulator.program import SHARED_START, Program
+from gpukit.emulator.ptx.ir import Var
+from gpukit.emulator.tally import Tally
+from gpukit.emulator.wave import Wave
+
+Dim3 = tuple[int, int, int]
+MAX_THREADS, MAX_CLUSTER = 1024, 16
+MAX_SHARED = 227 * 1024
+WAVE_LANES = 1024  # CTAs of a wave: as many as fill this many lanes
+WAVE_SHARED = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run; see ``gpukit.emulator.run``."""
+
+    cluster: Dim3 | None = None
+    dynamic_shared: int = 0
+    seed: int = 0
+    policy: str = "random"
+    checks: bool = True
+    budget: int = 1 << 62
+    cooperative: bool = False
+    stack_bytes: int = 4096
+    listeners: Sequence[Listener] = ()
+
+
+class Launch:
+    """State of one launch, shared by its waves."""
+
+    def __init__(
+        self,
+        program: Program,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        memory: GlobalMemory,
+        options: Options,
+    ) -> None:
+        self.program = program
+        self.memory = memory
+        self.grid, self.block = grid, block
+        self.threads = block[0] * block[1] * block[2]
+        required = program.kernel.directives.get("reqnctapercluster")
+        self.cluster = options.cluster or _three(required) or (1, 1, 1)
+        self.explicit_cluster = options.cluster is not None or required is not None
+        self.cluster_size = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        self.dynamic_shared = options.dynamic_shared
+        self.shared_end = max(program.static_shared, SHARED_START) + options.dynamic_shared
+        recursive = any(code.recursive for code in program.codes)
+        self.local_bytes = program.local_bytes + (options.stack_bytes if recursive else 0)
+        self.checks = options.checks
+        self.budget = options.budget
+        self.listeners = list(options.listeners)
+        self.cooperative = options.cooperative
+        self.policy = policy(options.policy, options.seed)
+        self.tally = Tally(len(program.ops))
+        self.issued = 0
+        self.extra: dict[str, int] = {}
+        self.output: list[str] = []
+        self._check(required)
+        self._variables: dict[Var, Allocation] = place_variables(program.module, memory)
+        self._params = np.frombuffer(
+            bytearray(pack_arguments(program.kernel, args, memory)), np.uint8
+        )
+        memory.put_parameters(self._params)
+
+    def _check(self, required: tuple[int, ...] | None) -> None:
+        _check_block(self.program, self.block, self.threads)
+        if min(self.grid) < 1:
+            raise LaunchError(f"grid: {self.grid} has an empty dimension")
+        if required and _three(required) != self.cluster:
+            raise LaunchError(
+                f"cluster: the kernel was compiled for {_three(required)}, not {self.cluster}"
+            )
+        if self.cluster_size > MAX_CLUSTER:
+            raise LaunchError(f"cluster: {self.cluster} has more than {MAX_CLUSTER} CTAs")
+        if any(g % c for g, c in zip(self.grid, self.cluster, strict=True)):
+            raise LaunchError(f"grid: {self.grid} is not a multiple of the cluster {self.cluster}")
+        used = self.shared_end - SHARED_START
+        if used > MAX_SHARED:
+            raise LaunchError(
+                f"shared_bytes: the CTA needs {used} bytes of shared memory, {MAX_SHARED} exist"
+            )
+
+    # What waves ask for
+
+    def param(self, offset: int, dtype: Any, pack: int) -> Any:
+        """A parameter's value."""
+        raw = self._params[offset : offset + dtype.itemsize * pack]
+        return np.frombuffer(raw.tobytes(), dtype) if pack > 1 else raw.view(dtype)[0]
+
+    def symbol_address(self, var: Var) -> int:
+        """The address of a module variable."""
+        return self._variables[var].base
+
+    def cta_position(self, first_cluster: int, cta: Cta) -> Dim3:
+        """Grid position of the CTA that takes this slot."""
+        shape = tuple(g // c for g, c in zip(self.grid, self.cluster, strict=True))
+        number = first_cluster + cta.slot // self.cluster_size
+        outer = np.unravel_index(number, shape[::-1])[::-1]
+        inner = np.unravel_index(cta.rank, self.cluster[::-1])[::-1]
+        x, y, z = (int(o) * c + int(i) for o, c, i in zip(outer, self.cluster, inner, strict=True))
+        return x, y, z
+
+    def printed(self, text: str) -> None:
+        """Text of a device printf."""
+        self.output.append(text)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of an instruction family (``Counters.extra``)."""
+        self.extra[name] = self.extra.get(name, 0) + amount
+
+    # Running
+
+    def run(self) -> Counters:
+        """Run all clusters of the grid."""
+        total = self.grid[0] * self.grid[1] * self.grid[2] // self.cluster_size
+        per_wave = total if self.cooperative else min(total, self._clusters_per_wave())
+        with np.errstate(all="ignore"):
+            wave = Wave(self, per_wave)
+            for first in range(0, total, per_wave):
+                wave.run(first, min(per_wave, total - first))
+        return collect(self, wave)
+
+    def _clusters_per_wave(self) -> int:
+        lanes = -(-self.threads // 32) * 32 * self.cluster_size
+        shared = self.shared_end * self.cluster_size
+        return max(1, min(WAVE_LANES // lanes, WAVE_SHARED // shared))
+
+
+def _check_block(program: Program, block: Dim3, threads: int) -> None:
+    if min(block) < 1 or threads > MAX_THREADS:
+        raise LaunchError(f"block: {block} must have 1 to {MAX_THREADS} threads")
+    directives = program.kernel.directives
+    required, most = directives.get("reqntid"), directives.get("maxntid")
+    if required and _three(required) != block:
+        raise LaunchError(f"block: the kernel was compiled for {_three(required)}, not {block}")
+    if most and threads > most[0] * (most + (1, 1))[1] * (most + (1, 1))[2]:
+        limit = np.prod(most)
+        raise LaunchError(f"block: {block} has more than the kernel's {limit} threads (maxntid)")
+
+
+def _three(values: tuple[int, ...] | None) -> Dim3 | None:
+    if values is None:
+        return None
+    x, y, z = (*values, 1, 1)[:3]
+    return x, y, z
+
+

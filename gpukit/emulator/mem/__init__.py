@@ -1,0 +1,3 @@
+"""Memory spaces: global allocations, shared, local, and the loads and stores on them."""
+
+from __future__ import annotations

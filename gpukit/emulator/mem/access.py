@@ -1,0 +1,101 @@
+"""A checked access: which bytes of which store, and moving values in and out of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpukit.emulator.errors import UninitializedReadError
+from gpukit.emulator.instructions import Mask
+from gpukit.emulator.mem.patterns import Pattern
+from gpukit.emulator.mem.store import WRITTEN, Store
+
+
+class Access:
+    """The active lanes' addresses, found in bounds and aligned: ``base`` + pattern offsets."""
+
+    __slots__ = ("base", "label", "mask", "pattern", "space", "store")
+
+    def __init__(
+        self, store: Store, pattern: Pattern, base: int, mask: Mask, space: str, label: int
+    ) -> None:
+        self.store = store
+        self.pattern = pattern
+        self.base = base  # byte offset in the store that pattern offset 0 stands for
+        self.mask = mask
+        self.space = space
+        self.label = label  # what to add to a byte offset of the store to show an address
+
+    @property
+    def bytes(self) -> Any:
+        """int64 array: first byte offset in the store, one per active lane."""
+        return self.pattern.offsets + self.base
+
+    def active_lanes(self, width: int) -> Any:
+        """Positions in the unit of the lanes that take part."""
+        return np.arange(width) if self.mask is None else np.flatnonzero(self.mask)
+
+    def read(self, dtype: Any, k: int) -> Any:
+        """Element ``k`` of each lane's vector, one per active lane."""
+        size = dtype.itemsize
+        words, pattern, first = self.store.words(dtype), self.pattern, self.base // size + k
+        if pattern.kind == "block":
+            step = pattern.size // size
+            return words[first : first + pattern.offsets.size * step : step]
+        if pattern.kind == "same":
+            return words[first]
+        return words[pattern.elements(size) + first]
+
+    def write(self, dtype: Any, k: int, values: Any) -> None:
+        """Element ``k`` of each active lane; of lanes with one address the last one wins."""
+        size = dtype.itemsize
+        words, pattern, first = self.store.words(dtype), self.pattern, self.base // size + k
+        if pattern.kind == "block":
+            step = pattern.size // size
+            words[first : first + pattern.offsets.size * step : step] = values
+        else:
+            words[pattern.elements(size) + first] = values
+
+    def check_written(self) -> None:
+        """Raise unless every byte about to be read has been written."""
+        store, pattern = self.store, self.pattern
+        if store.init is None:
+            return
+        if pattern.kind == "block":
+            first = self.base
+            last = first + pattern.offsets.size * pattern.size
+            raw = store.init[first:last].tobytes()
+        else:
+            unit = min(pattern.size, 8)
+            marks, at = store.marks(unit), pattern.elements(unit) + self.base // unit
+            raw = b"".join(marks[at + k].tobytes() for k in range(pattern.size // unit))
+        if b"\x00" in raw:
+            self._complain()
+
+    def mark_written(self) -> None:
+        """Record that the bytes hold values now."""
+        store, pattern = self.store, self.pattern
+        if store.init is None:
+            return
+        if pattern.kind == "block":
+            store.init[self.base : self.base + pattern.offsets.size * pattern.size] = 1
+            return
+        unit = min(pattern.size, 8)
+        marks, at = store.marks(unit), pattern.elements(unit) + self.base // unit
+        for k in range(pattern.size // unit):
+            marks[at + k] = WRITTEN[unit]
+
+    def _complain(self) -> None:
+        starts = self.bytes
+        spans = starts[:, None] + np.arange(self.pattern.size)
+        unwritten = (self.store.init[spans] == 0).any(axis=1)
+        which = int(unwritten.argmax())
+        lane = which if self.mask is None else int(np.flatnonzero(self.mask)[which])
+        address = int(starts[which]) + self.label
+        raise UninitializedReadError(
+            f"reads {self.pattern.size} bytes of {self.space} memory at 0x{address:x} that nothing "
+            "has written",
+            lane=lane,
+            address=address,
+        )

@@ -1,0 +1,38 @@
+"""Bytes with typed views and, where it matters, a map of which bytes have been written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Store:
+    """``data`` and ``init`` are uint8 arrays of the same length; ``init`` None = all written."""
+
+    __slots__ = ("_views", "data", "init")
+
+    def __init__(self, data: Any, init: Any = None) -> None:
+        self.data = data
+        self.init = init
+        self._views: dict[Any, Any] = {}
+
+    def words(self, dtype: Any) -> Any:
+        """``data`` as elements of ``dtype`` (a tail shorter than one element is left out)."""
+        view = self._views.get(dtype)
+        if view is None:
+            size = np.dtype(dtype).itemsize
+            view = self._views[dtype] = self.data[: self.data.size // size * size].view(dtype)
+        return view
+
+    def marks(self, size: int) -> Any:
+        """``init`` as unsigned words of ``size`` bytes; a zero byte in one is an unwritten byte."""
+        view = self._views.get(size)
+        if view is None:
+            assert self.init is not None
+            whole = self.init[: self.init.size // size * size]
+            view = self._views[size] = whole.view(f"u{size}")
+        return view
+
+
+WRITTEN = {size: int.from_bytes(b"\x01" * size, "little") for size in (1, 2, 4, 8)}

@@ -1,0 +1,3 @@
+"""Synchronisation: CTA barriers, fences."""
+
+from __future__ import annotations

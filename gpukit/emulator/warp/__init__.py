@@ -1,0 +1,3 @@
+"""Warp-wide instructions."""
+
+from __future__ import annotations

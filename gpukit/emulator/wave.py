@@ -1,0 +1,135 @@
+"""A wave: the CTAs that are resident together, with their registers and shared memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpukit.emulator.cta import Cta
+from gpukit.emulator.errors import DeadlockError
+from gpukit.emulator.mem.local import LocalMemory
+from gpukit.emulator.mem.shared import SharedMemory
+from gpukit.emulator.program import Slot
+from gpukit.emulator.scheduler import Scheduler
+from gpukit.emulator.special import special_row
+from gpukit.emulator.tally import Tally
+from gpukit.emulator.warps import WARP, Warp
+
+if TYPE_CHECKING:
+    from gpukit.emulator.launch import Launch
+
+_REGISTER_DTYPES = {1: np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+class Wave:
+    """``clusters`` whole clusters. Slots are reused for the next CTAs of the grid."""
+
+    def __init__(self, launch: Launch, clusters: int) -> None:
+        self.launch = launch
+        self.program = launch.program
+        self.cluster_size = launch.cluster_size
+        self.lanes_per_cta = -(-launch.threads // WARP) * WARP
+        self.lanes = clusters * self.cluster_size * self.lanes_per_cta
+        self.listeners = launch.listeners
+        self.tally: Tally = launch.tally
+        self.files = {bits: self._file(bits, n) for bits, n in self.program.register_rows.items()}
+        self._rows: dict[int, Any] = {}  # slot number -> whole row of a slot that is no register
+        self.shared = SharedMemory(self, launch.shared_end)
+        self.local = LocalMemory(self.lanes, launch.local_bytes)
+        self.ctas: list[Cta] = []
+        self.warps: list[Warp] = []
+        self.scheduler = Scheduler(self)
+        self._build(clusters)
+
+    def _file(self, bits: int, rows: int) -> Any:
+        if bits == 128:
+            return np.zeros((rows, self.lanes, 2), np.uint64)
+        return np.zeros((rows, self.lanes), _REGISTER_DTYPES[bits])
+
+    def _build(self, clusters: int) -> None:
+        for slot in range(clusters * self.cluster_size):
+            cta = Cta(self, slot, slot % self.cluster_size, slot * self.lanes_per_cta)
+            self.ctas.append(cta)
+        for cta in self.ctas:
+            first = cta.slot - cta.rank
+            cta.cluster = self.ctas[first : first + self.cluster_size]
+            cta.warps = [Warp(self, cta, i) for i in range(self.lanes_per_cta // WARP)]
+            self.warps += cta.warps
+
+    # Rows
+
+    def rows(self, lo: int, hi: int) -> list[Any]:
+        """The views that lanes ``lo`` to ``hi`` have of every slot."""
+        return [self._view(i, slot, lo, hi) for i, slot in enumerate(self.program.slots)]
+
+    def _view(self, number: int, slot: Slot, lo: int, hi: int) -> Any:
+        if slot.kind != "reg":
+            if number not in self._rows:
+                self._rows[number] = self._whole_row(slot)
+            return self._rows[number][lo:hi]
+        bits, index = slot.key
+        row = self.files[bits][index, lo:hi]
+        if row.dtype == slot.dtype or bits == 128:
+            return row
+        row = row.view(slot.dtype)
+        step = row.size // (hi - lo)
+        if slot.pack > 1:
+            return row.reshape(hi - lo, step)[:, : slot.pack]
+        return row[::step] if step > 1 else row
+
+    def _whole_row(self, slot: Slot) -> Any:
+        shape = (self.lanes, slot.pack) if slot.pack > 1 else (self.lanes,)
+        row = np.empty(shape, slot.dtype)
+        self._fill(row, slot)
+        return row
+
+    def _fill(self, row: Any, slot: Slot) -> None:
+        if slot.kind == "const":
+            raw = np.frombuffer(slot.key, slot.dtype)
+            row[...] = raw if slot.pack > 1 else raw[0]
+        elif slot.kind == "param":
+            row[...] = self.launch.param(slot.key, slot.dtype, slot.pack)
+        elif slot.kind == "symbol":
+            var, offset = slot.key
+            row[...] = self.launch.symbol_address(var) + offset
+        elif slot.kind == "shared":
+            row[...] = self.shared.own_base() + slot.key
+        else:
+            row[...] = special_row(self, slot.key)
+
+    # Running
+
+    def run(self, first_cluster: int, count: int) -> None:
+        """Run clusters ``first_cluster`` onwards of the grid to their end."""
+        for cta in self.ctas[: count * self.cluster_size]:
+            cta.start(self.launch.cta_position(first_cluster, cta), self.launch.threads)
+        for number, row in self._rows.items():
+            if self.program.slots[number].kind == "special":
+                self._fill(row, self.program.slots[number])
+        self.shared.reset()
+        self.local.reset()
+        for listener in self.listeners:
+            listener.wave_started(self)
+        self.scheduler.run()
+        for listener in self.listeners:
+            listener.wave_ended(self)
+
+    def cta_of_lane(self, lane: int) -> Cta:
+        """The CTA that a lane of the wave belongs to."""
+        return self.ctas[lane // self.lanes_per_cta]
+
+    def deadlock(self) -> DeadlockError:
+        """A report of every blocked split: where it stands and what it waits for."""
+        lines = []
+        for warp in self.warps:
+            for split in warp.splits:
+                assert split.park is not None
+                pc = split.pc if split.park.retry else split.pc - 1
+                count = 32 if split.mask is None else int(split.mask.sum())
+                lines.append(
+                    f"CTA {warp.cta.position} warp {warp.index} ({count} lanes) at "
+                    f"{self.program.place(pc)}: {split.park.reason()}"
+                )
+        listing = "\n  ".join(dict.fromkeys(lines))
+        return DeadlockError(f"{self.program.kernel.name}: deadlock, nothing can run:\n  {listing}")
