@@ -1,0 +1,292 @@
+"""``gpukit bench FAMILY``: options made from the family's axes, then the sweep."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpukit.bench.axes import Choices
+from gpukit.errors import ArgumentError
+
+from . import terminal
+from .lazy import NamedGroup
+from .main import FAILED, INTERRUPTED, OK, USAGE
+from .options import PATH, Parsed, merged
+from .output import FORMATS, SORTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from gpukit.bench.execute import CaseOptions
+    from gpukit.bench.model import Axis, Case, Family, Row
+    from gpukit.bench.store import Store
+
+L2_STATES = ("flush", "rotate", "hot")
+METHODS = ("events", "graph", "cupti")
+
+
+class FamilyGroup(NamedGroup):
+    """One command for each family there is."""
+
+    kind = "family"
+
+    def summaries(self) -> Mapping[str, str]:
+        from gpukit.bench.families import families, load_family
+
+        return {name: load_family(name).summary for name in families()}
+
+    def load(self, name: str) -> click.Command:
+        from gpukit.bench.families import load_family
+
+        return family_command(load_family(name))
+
+
+@click.group(cls=FamilyGroup)
+def bench() -> None:
+    """Measure a family of kernels: every case checked before and after it is timed."""
+
+
+def family_command(family: Family) -> click.Command:
+    """Return the command of one family."""
+
+    def run(**values: Any) -> int:
+        selection = {axis.name: merged(values.pop(_key(axis))) for axis in family.axes}
+        return _bench(family, {k: v for k, v in selection.items() if v}, **values)
+
+    axes, common = [*map(_axis_option, family.axes)], _common_options(family)
+    taken = {name for option in common for name in option.opts}
+    for axis in axes:
+        if axis.opts[0] in taken:
+            raise ArgumentError(
+                f"family {family.name!r}: {axis.opts[0]} is a common option; "
+                "its axis needs another name"
+            )
+    return click.Command(family.name, callback=run, params=[*axes, *common], help=family.summary)
+
+
+def _key(axis: Axis) -> str:
+    return f"axis_{axis.name}"
+
+
+def _axis_option(axis: Axis) -> click.Option:
+    default = ",".join(map(_shown, axis.default))
+    return click.Option(
+        [f"--{axis.name.replace('_', '-')}", _key(axis)],
+        type=Parsed(axis.parse, axis.metavar),
+        multiple=True,
+        help=f"{axis.help}  [default: {default}]" if default else axis.help,
+        hidden=axis.hidden,
+    )
+
+
+def _shown(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _common_options(family: Family) -> list[click.Option]:
+    return [*_measuring_options(family), *_result_options()]
+
+
+def _measuring_options(family: Family) -> list[click.Option]:
+    peers = ", ".join(family.peers) or "this family has none"
+    return [
+        click.Option(["--device"], default="auto", show_default=True, help="cuda:0, 1, ..."),
+        click.Option(
+            ["--l2"],
+            type=Parsed(Choices(L2_STATES), "STATE[,...]"),
+            multiple=True,
+            help="Cold by flush (default; rotate with --method graph), cold by rotate, or hot.",
+        ),
+        click.Option(["--bust-cache"], is_flag=True, help="The same as --l2 rotate."),
+        click.Option(["--hot"], is_flag=True, help="The same as --l2 hot."),
+        click.Option(
+            ["--method", "methods"],
+            type=Parsed(Choices(METHODS), "METHOD[,...]"),
+            multiple=True,
+            help="How to time: events (default), graph or cupti.",
+        ),
+        click.Option(
+            ["--peer", "peers"],
+            type=Parsed(Choices((*family.peers, "none")), "NAME[,...]"),
+            multiple=True,
+            help=f"Peers to time beside ours: {peers}, none or all (default).",
+        ),
+        click.Option(
+            ["--budget"],
+            type=click.FloatRange(min=0, min_open=True),
+            default=1.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time for the samples of one case and each of its peers.",
+        ),
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Give a case up after this long; its row is incomplete.",
+        ),
+        click.Option(
+            ["--isolate/--no-isolate"],
+            default=True,
+            help="Run cases in a worker process (default), or in this one to debug.",
+        ),
+    ]
+
+
+def _result_options() -> list[click.Option]:
+    return [
+        click.Option(
+            ["--out"],
+            type=PATH,
+            help="Write rows to this .json, .csv or .md file as they finish.",
+        ),
+        click.Option(["--resume"], is_flag=True, help="Run only what --out does not hold yet."),
+        click.Option(["--force"], is_flag=True, help="Replace the file of --out."),
+        click.Option(
+            ["--format", "how"],
+            type=click.Choice(FORMATS),
+            default="table",
+            show_default=True,
+            help="Of the rows on standard output.",
+        ),
+        click.Option(["--sort"], type=click.Choice(list(SORTS)), help="Order rows, best first."),
+        click.Option(["--published"], is_flag=True, help="Show figures of others below."),
+        click.Option(["--dry-run"], is_flag=True, help="List the cases; needs no GPU."),
+    ]
+
+
+def _bench(
+    family: Family,
+    selection: dict[str, tuple[Any, ...]],
+    *,
+    l2: tuple[tuple[str, ...], ...],
+    bust_cache: bool,
+    hot: bool,
+    methods: tuple[tuple[str, ...], ...],
+    peers: tuple[tuple[str, ...], ...],
+    budget: float,
+    how: str,
+    sort: str | None,
+    published: bool,
+    dry_run: bool,
+    out: Path | None,
+    resume: bool,
+    force: bool,
+    **running: Any,
+) -> int:
+    from gpukit.bench.runner import select_cases
+    from gpukit.bench.store import open_store
+
+    chosen = merged(methods) or ("events",)
+    states = _states(merged(l2), chosen, bust_cache=bust_cache, hot=hot)
+    cases = select_cases(family, selection, states, chosen)
+    options = _case_options(family, merged(peers), budget)
+    if dry_run:
+        return _list_cases(cases, options, how)
+    store = open_store(out, resume=resume, force=force)
+    rows, interrupted = _sweep(family, cases, options, store, **running)
+    _print(rows, how, sort)
+    if published:
+        _print_published(family.name, how)
+    return INTERRUPTED if interrupted else _exit_code(rows)
+
+
+def _states(
+    l2: tuple[str, ...], methods: tuple[str, ...], *, bust_cache: bool, hot: bool
+) -> tuple[str, ...]:
+    """Return the L2 states asked for; by default cold, in the way that the method allows."""
+    states = (*l2, *(["rotate"] if bust_cache else []), *(["hot"] if hot else []))
+    return tuple(dict.fromkeys(states)) or (("rotate",) if methods == ("graph",) else ("flush",))
+
+
+def _case_options(family: Family, peers: tuple[str, ...], budget: float) -> CaseOptions:
+    from gpukit.bench.execute import CaseOptions
+    from gpukit.measure import TimingOptions
+
+    wanted = tuple(name for name in peers or family.peers if name != "none")
+    debug = bool(click.get_current_context().obj.debug)
+    return CaseOptions(TimingOptions(budget_s=budget), wanted, debug)
+
+
+def _sweep(
+    family: Family,
+    cases: Sequence[Case],
+    options: CaseOptions,
+    store: Store,
+    *,
+    device: str,
+    isolate: bool,
+    timeout: float | None,
+) -> tuple[list[Row], bool]:
+    """Run the sweep; return its rows in the order of the cases, and whether it was cut short."""
+    from gpukit.bench.runner import SweepOptions, run_sweep
+
+    from .progress import SweepProgress
+
+    command = ("gpukit", *sys.argv[1:])
+    sweep = SweepOptions(options, device, isolate, timeout, command)
+    progress = SweepProgress()
+    try:
+        with progress:
+            run_sweep(family, cases, sweep, store, progress)
+    except KeyboardInterrupt:
+        done = f"{len(progress.rows)} of {progress.total or len(cases)} cases done"
+        terminal.warn(f"gpukit: interrupted, {done}; --resume runs the rest")
+        return _in_order(cases, progress.rows.values()), True
+    return _in_order(cases, progress.rows.values()), False
+
+
+def _in_order(cases: Sequence[Case], rows: Any) -> list[Row]:
+    by_case = {row.case_key: row for row in rows}
+    return [by_case[case.key] for case in cases if case.key in by_case]
+
+
+def _print(rows: Sequence[Row], how: str, sort: str | None) -> None:
+    from .output import ordered, print_rows
+
+    print_rows(ordered(rows, sort), how)
+
+
+def _print_published(family: str, how: str) -> None:
+    from gpukit.bench.published import PATH as TABLE
+    from gpukit.bench.published import published
+
+    from .output import print_published
+
+    figures = published(family)
+    if how != "table":
+        terminal.warn("--published: figures of others are shown with --format table only")
+    elif figures is None:
+        terminal.warn(f"--published: {TABLE} is not there; it comes with the repository only")
+    elif figures:
+        print_published(figures)
+    else:
+        terminal.warn(f"--published: nothing published for {family}")
+
+
+def _list_cases(cases: Sequence[Case], options: CaseOptions, how: str) -> int:
+    from gpukit.bench.runner import estimate_seconds
+
+    from .progress import plan
+
+    if how == "json":
+        click.echo(json.dumps([vars(case) for case in cases], indent=1))
+    else:
+        click.echo("\n".join(case.key for case in cases))
+    terminal.warn(plan(len(cases), estimate_seconds(len(cases), options)))
+    return OK
+
+
+def _exit_code(rows: Sequence[Row]) -> int:
+    """Return 1 when a case failed, 2 when none could run at all, and 0 otherwise."""
+    statuses = {row.status for row in rows}
+    if statuses & {"wrong", "error", "incomplete"}:
+        return FAILED
+    if statuses == {"unsupported"}:
+        terminal.warn(f"gpukit: error: {rows[0].message}")
+        return USAGE
+    return OK

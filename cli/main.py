@@ -1,0 +1,116 @@
+"""Entry point: the root command, and how errors become one line and an exit code.
+
+Exit codes: 0 fine, 1 a check or gate failed, 2 bad usage, 3 no usable device, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from gpukit import __version__
+from gpukit.errors import ArgumentError, GpukitError, NoDeviceError, UnknownKernelError
+
+from .lazy import LazyGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OK, FAILED, USAGE, NO_DEVICE, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for every command."""
+
+    debug: bool = False
+
+
+COMMANDS = {
+    "bench": ("gpukit_cli.bench:bench", "Measure a family of kernels, check them, and compare."),
+    "list": ("gpukit_cli.kernels:list_kernels", "List the kernels."),
+    "show": ("gpukit_cli.kernels:show", "Show what is known about one kernel."),
+    "env": ("gpukit_cli.env:env", "Show the device and versions that results depend on."),
+    "compare": ("gpukit_cli.compare:compare", "Compare two results; fail on a regression."),
+    "report": ("gpukit_cli.report:report", "Turn a result into a Markdown page."),
+    "plot": ("gpukit_cli.plot:plot", "Draw a result."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 fine, 1 a check or gate failed, 2 bad usage, 3 no usable device, "
+    "130 interrupted. --debug anywhere shows the traceback of an error.",
+)
+@click.version_option(__version__, prog_name="gpukit")
+def cli() -> None:
+    """Readable CUDA kernels for CuPy, and honest benchmarks of them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; the process's own arguments by default."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    settings = Settings(debug="--debug" in words)
+    words = [word for word in words if word != "--debug"]
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _run(words, settings)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except Exception as problem:
+        if settings.debug:
+            traceback.print_exc()
+        return _complain(*_verdict(problem))
+
+
+def _run(words: list[str], settings: Settings) -> int:
+    """Run a command; click's own `main` would catch interrupts and broken pipes itself."""
+    if completion := os.environ.get("_GPUKIT_COMPLETE"):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "gpukit", "_GPUKIT_COMPLETE", completion)
+    try:
+        with cli.make_context("gpukit", words, obj=settings) as context:
+            return int(cli.invoke(context) or OK)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+
+
+def _verdict(problem: Exception) -> tuple[str, int]:
+    """Return what to say about an error, and the exit code."""
+    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+        return problem.format_message(), USAGE
+    if isinstance(problem, click.UsageError):
+        return f"{problem.format_message()}{_hint(problem.ctx)}", USAGE
+    if isinstance(problem, click.ClickException):
+        return problem.format_message(), FAILED
+    if isinstance(problem, NoDeviceError):
+        return f"{problem}; `--dry-run`, `gpukit list` and `gpukit show` need none", NO_DEVICE
+    if isinstance(problem, (ArgumentError, UnknownKernelError, ImportError)):
+        return str(problem), USAGE
+    if isinstance(problem, (GpukitError, OSError)):
+        return str(problem), FAILED
+    return f"{type(problem).__name__}: {problem} (--debug shows the traceback)", FAILED
+
+
+def _hint(context: click.Context | None) -> str:
+    return f" (see {context.command_path} --help)" if context is not None else ""
+
+
+def _complain(message: str, code: int) -> int:
+    help_page = "\n" in message and message.startswith("Usage:")
+    text = message if help_page else f"gpukit: error: {' '.join(message.split())}"
+    click.echo("gpukit: interrupted" if code == INTERRUPTED else text, err=True)
+    return code

@@ -1,0 +1,57 @@
+"""Option types that several commands share."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpukit.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: A path as given, checked by whoever opens it.
+PATH = click.Path(path_type=Path)
+
+
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A value that a parser of `gpukit.bench.axes` understands."""
+
+    def __init__(self, parse: Callable[[str], tuple[Any, ...]], metavar: str) -> None:
+        self.name = metavar
+        self._parse = parse
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return self._parse(value)
+        except ArgumentError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]
+    """A share: ``5%`` or ``0.05``."""
+
+    name = "PERCENT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", value)
+        share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+        if match is None or (share >= 1 and not match[2]):
+            self.fail(f"{value!r} is not a share; write 5% or 0.05", param, ctx)
+        return share
+
+
+def merged(values: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    """Return the values of a repeated option as one, each once."""
+    return tuple(dict.fromkeys(item for value in values for item in value))

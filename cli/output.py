@@ -1,0 +1,82 @@
+"""Rows on standard output, in the format that was asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from gpukit.bench.columns import columns_for, constants, notes
+
+from .table import Field, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpukit.bench.model import Row
+    from gpukit.bench.published import Published
+
+FORMATS = ("table", "csv", "json", "markdown")
+#: Name of a sort to the row field, and whether the largest comes first.
+SORTS = {
+    "time": ("time_us", False),
+    "gbs": ("gbs", True),
+    "tflops": ("tflops", True),
+    "peak": ("pct_peak", True),
+    "kernel": ("kernel", False),
+}
+
+
+def print_rows(rows: Sequence[Row], how: str) -> None:
+    """Print rows as a table for people, or in full as CSV, JSON or Markdown."""
+    if how == "table":
+        _print_table(rows)
+    elif how == "json":
+        click.echo(json.dumps([row.to_dict() for row in rows], indent=1))
+    else:
+        from gpukit.bench.formats import to_csv, to_markdown
+
+        click.echo(to_csv(rows) if how == "csv" else to_markdown(rows), nl=False)
+
+
+def ordered(rows: Sequence[Row], sort: str | None) -> list[Row]:
+    """Return the rows sorted best first; rows without the value come last."""
+    if sort is None:
+        return list(rows)
+    field, descending = SORTS[sort]
+    having = [row for row in rows if getattr(row, field) is not None]
+    rest = [row for row in rows if getattr(row, field) is None]
+    return sorted(having, key=lambda row: getattr(row, field), reverse=descending) + rest
+
+
+def _print_table(rows: Sequence[Row]) -> None:
+    if not rows:
+        return
+    devices = ", ".join(dict.fromkeys(f"{row.device} ({row.arch})" for row in rows))
+    families = ", ".join(dict.fromkeys(row.family for row in rows))
+    common = "".join(f", {name} {value}" for name, value in constants(rows).items())
+    click.echo(f"{families} on {devices}{common}")
+    print_table(
+        [
+            Field(column.header, tuple(map(column.cell, rows)), column.numeric, column.rank)
+            for column in columns_for(rows)
+        ]
+    )
+    for note in notes(rows):
+        click.echo(note)
+
+
+def print_published(figures: Sequence[Published]) -> None:
+    """Print figures of others as a table."""
+    click.echo("\npublished by others, on the machine named")
+    print_table(
+        [
+            Field("what", tuple(figure.row for figure in figures)),
+            Field("GPU", tuple(figure.gpu for figure in figures)),
+            Field("value", tuple(f"{figure.value:g}" for figure in figures), numeric=True),
+            Field("unit", tuple(figure.unit for figure in figures)),
+            Field("problem", tuple(figure.problem for figure in figures), rank=1),
+            Field("source", tuple(figure.source for figure in figures), rank=2),
+        ]
+    )

@@ -1,0 +1,151 @@
+"""Which columns a table of rows has, what their cells say, and what a reader should know of them.
+
+Cells are plain ASCII text and complete: a table may leave a column out, never cut a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpukit.bench.model import Row
+
+NOTHING = "-"
+
+#: Header to meaning; reports print it under their tables.
+LEGEND = {
+    "us": "median time of one launch in microseconds, launch gaps excluded",
+    "spread %": "interquartile range of the samples, in % of the median",
+    "GB/s": "bytes that the problem must read and write, over the time; GB = 1e9 bytes",
+    "TFLOP/s": "floating-point operations of the problem over the time, in 1e12/s",
+    "% peak": "of the datasheet limit that binds (memory or cores); ! marks more than 100 %",
+    "% ceiling": "of the best measured on this device in the same run",
+    "x PEER": "the peer's time over ours, timed in turns on the same buffers; > 1: ours is faster",
+    "SM MHz": "median SM clock while timing",
+    "error": "max |err| / (atol + rtol |ref|) against the oracle; at most 1 passes",
+    "L2": "flush: emptied before each launch; rotate: other buffers each time; hot: the same",
+    "method": "how the time was taken: events, graph or cupti",
+    "status": "ok, wrong, unsupported, error, throttled, cache-resident or incomplete (timed out)",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table column. ``rank`` orders what goes first when room is short; 0 always stays."""
+
+    header: str
+    cell: Callable[[Row], str]
+    rank: int = 0
+    numeric: bool = True
+
+
+def columns_for(rows: Sequence[Row]) -> list[Column]:
+    """Return the columns worth showing for these rows: identity, then results.
+
+    Parameters equal in every row, and results that no row has, are left out; `constants` names
+    the former.
+    """
+    results = [column for column in _results(rows) if _any(column, rows)]
+    return [*_identity(rows), *results]
+
+
+def constants(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the parameters that are the same in every row, for the line above a table."""
+    return {
+        column.header: column.cell(rows[0])
+        for column in _parameters(rows)
+        if rows and _constant(column, rows)
+    }
+
+
+def _identity(rows: Sequence[Row]) -> list[Column]:
+    families = Column("family", lambda row: row.family, numeric=False)
+    several = len({row.family for row in rows}) > 1
+    return [
+        *([families] if several else []),
+        Column("kernel", lambda row: row.kernel, numeric=False),
+        Column("dtype", lambda row: row.dtype, numeric=False),
+        *(_item("shape", name, 0) for name in _names(rows, "shape")),
+        *(column for column in _parameters(rows) if not _constant(column, rows)),
+    ]
+
+
+def _parameters(rows: Sequence[Row]) -> list[Column]:
+    return [
+        *(_item("params", name, 0) for name in _names(rows, "params")),
+        Column("L2", lambda row: row.l2, numeric=False),
+        Column("method", lambda row: row.method, numeric=False),
+    ]
+
+
+def _results(rows: Sequence[Row]) -> list[Column]:
+    return [
+        Column("us", lambda row: number(row.time_us, 3)),
+        Column("spread %", lambda row: number(_percent(row.spread), 1), 5),
+        Column("GB/s", lambda row: number(row.gbs, 1), 1),
+        Column("TFLOP/s", lambda row: number(row.tflops, 2), 2),
+        Column("% peak", _peak, 3),
+        Column("% ceiling", lambda row: number(row.pct_ceiling, 1), 4),
+        *(_peer(name) for name in _names(rows, "peers")),
+        Column("SM MHz", _sm_clock, 8),
+        Column("error", lambda row: number(row.error, 3), 7),
+        Column("status", lambda row: row.status, numeric=False),
+    ]
+
+
+def _item(field: str, name: str, rank: int) -> Column:
+    return Column(name, lambda row: str(getattr(row, field).get(name, NOTHING)), rank)
+
+
+def _peer(name: str) -> Column:
+    return Column(f"x {name}", lambda row: number(row.peers.get(name, {}).get("ratio"), 3), 6)
+
+
+def _peak(row: Row) -> str:
+    return number(row.pct_peak, 1) + ("!" if (row.pct_peak or 0) > 100 else "")
+
+
+def _sm_clock(row: Row) -> str:
+    return number(((row.clocks or {}).get("sm_mhz") or {}).get("median"), 0)
+
+
+def _names(rows: Sequence[Row], field: str) -> list[str]:
+    """Return the keys of a mapping field over all rows, in the order first seen."""
+    return list(dict.fromkeys(name for row in rows for name in getattr(row, field)))
+
+
+def _any(column: Column, rows: Sequence[Row]) -> bool:
+    return any(column.cell(row) != NOTHING for row in rows)
+
+
+def _constant(column: Column, rows: Sequence[Row]) -> bool:
+    return len({column.cell(row) for row in rows}) <= 1
+
+
+def _percent(fraction: float | None) -> float | None:
+    return None if fraction is None else 100 * fraction
+
+
+def number(value: float | None, decimals: int) -> str:
+    """Return a number with fixed decimals, but never as zero when it is not: 4e-05."""
+    if value is None:
+        return NOTHING
+    text = f"{value:.{decimals}f}"
+    return f"{value:.1g}" if value and not float(text) else text
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Return one line for each thing a row has to say, rows that say the same together."""
+    said: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.message:
+            said.setdefault(f"{row.status}: {row.message}", []).append(row)
+    return [f"{_which(who)}: {what}" for what, who in said.items()]
+
+
+def _which(rows: Sequence[Row]) -> str:
+    first = rows[0].case_key
+    return first if len(rows) == 1 else f"{first} and {len(rows) - 1} more"

@@ -1,0 +1,136 @@
+"""One case, from its description to its row: poison, launch, check, time, check again."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, cast
+
+from gpukit.bench.model import CheckResult, Row
+from gpukit.bench.rates import Rates
+from gpukit.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpukit.bench.model import Case, Family, Prepared, Target
+    from gpukit.measure import Timing, TimingOptions
+    from gpukit.measure.works import L2State, Method
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseOptions:
+    """What every case of a sweep shares.
+
+    ``timing`` is used with each case's own ``l2`` and ``method``; ``peers`` names the peers to
+    time beside ours; ``debug`` prints the traceback of a case that fails to standard error.
+    """
+
+    timing: TimingOptions
+    peers: tuple[str, ...] = ()
+    debug: bool = False
+
+
+def run_case(
+    family: Family,
+    case: Case,
+    target: Target,
+    options: CaseOptions,
+    ceiling: Mapping[str, Any] | None = None,
+    environment: str = "",
+) -> Row:
+    """Run one case and return its row: ``ok``, ``wrong``, ``unsupported``, ``throttled`` or
+    ``cache-resident``. Whatever else goes wrong is raised; the caller knows what it ends."""
+    row = Row.of(case, target.name, target.arch, environment)
+    try:
+        prepared = family.prepare(case, target.device, options.peers)
+    except UnsupportedError as reason:
+        row.status, row.message = "unsupported", one_line(reason)
+        return row
+    try:
+        _measure(row, prepared, target, options, ceiling)
+    finally:
+        prepared.close()
+    return row
+
+
+def _measure(
+    row: Row,
+    prepared: Prepared,
+    target: Target,
+    options: CaseOptions,
+    ceiling: Mapping[str, Any] | None,
+) -> None:
+    row.launch = dict(prepared.launch)
+    if not _passes(row, prepared, "wrong result"):
+        return
+    timing = dataclasses.replace(
+        options.timing, l2=cast("L2State", row.l2), method=cast("Method", row.method)
+    )
+    timings = target.time((prepared.work, *prepared.peers), timing)
+    if not _passes(row, prepared, "right before timing, wrong after it"):
+        return
+    _fill_speed(row, prepared, timings, target, ceiling)
+    _judge(row, prepared, timings[0], target)
+
+
+def _passes(row: Row, prepared: Prepared, complaint: str) -> bool:
+    """Poison, launch once and check; write the check into the row."""
+    prepared.poison()
+    prepared.work.launch(0)
+    result: CheckResult = prepared.check()
+    row.error, row.tolerance = result.error, result.tolerance
+    if not result.ok:
+        row.status = "wrong"
+        row.message = f"{complaint}: error {result.error:.3g} x tolerance ({result.tolerance})"
+    return result.ok
+
+
+def _fill_speed(
+    row: Row,
+    prepared: Prepared,
+    timings: Sequence[Timing],
+    target: Target,
+    ceiling: Mapping[str, Any] | None,
+) -> None:
+    ours, *peers = timings
+    rates = Rates.of(prepared.bytes_moved, prepared.flops, ours.median_us)
+    row.time_us, row.spread = ours.median_us, ours.spread
+    row.gbs, row.tflops = rates.gbs, rates.tflops
+    row.pct_peak = rates.percent_of(target.peaks(row.dtype))
+    row.pct_ceiling = rates.percent_of(ceiling)
+    row.peers = {peer.name: _peer(peer.median_us, ours.median_us) for peer in peers}
+    row.clocks = ours.clocks.as_dict() if ours.clocks else None
+    row.samples_us = [float(sample) for sample in ours.samples_us]
+
+
+def _peer(time_us: float, ours_us: float) -> dict[str, float]:
+    return {"time_us": time_us, "ratio": time_us / ours_us} if ours_us > 0 else {"time_us": time_us}
+
+
+def _judge(row: Row, prepared: Prepared, timing: Timing, target: Target) -> None:
+    """Set the status and say in the message all that makes the speed less than plain."""
+    notes = []
+    row.status = "ok"
+    if timing.clocks is not None and timing.clocks.throttled:
+        row.status = "throttled"
+        notes.append(f"clocks held back: {', '.join(timing.clocks.reasons)}")
+    if fits_cache(row.l2, prepared.footprint * prepared.work.slots, target.l2_bytes):
+        row.status = "cache-resident"
+        notes.append(f"all buffers fit the {target.l2_bytes / 2**20:.0f} MiB L2")
+    if row.pct_peak is not None and row.pct_peak > 100:
+        notes.append("above 100 % of the datasheet peak: not the memory's or the cores' own speed")
+    if not timing.converged:
+        notes.append("the median had not settled when the time was up")
+    notes += timing.notes
+    row.message = "; ".join(notes)
+
+
+def fits_cache(l2: str, used_bytes: int, l2_bytes: int) -> bool:
+    """Whether the timed launches found their data in L2: never after a flush, otherwise when
+    all buffers they touched fit."""
+    return l2 != "flush" and used_bytes <= l2_bytes
+
+
+def one_line(problem: BaseException | str) -> str:
+    """Return a message without line breaks, for a row or a terminal line."""
+    return " ".join(str(problem).split())

@@ -1,0 +1,147 @@
+"""The sweep: case after case, each row stored the moment it exists."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from gpukit.bench.model import FINAL_STATUSES, row_key
+from gpukit.bench.session import LocalSession, Setup
+from gpukit.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpukit.bench.execute import CaseOptions
+    from gpukit.bench.model import Case, Family, Row
+    from gpukit.bench.session import DeviceInfo, Session
+    from gpukit.bench.store import Store
+    from gpukit.measure.works import L2State, Method
+
+#: Rough seconds that a case costs besides its timing: compile, fill, check.
+SETUP_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """How a sweep runs.
+
+    ``isolate`` runs the cases in a worker process; ``timeout_s`` bounds one case there.
+    ``command`` is noted in the results.
+    """
+
+    case: CaseOptions
+    device: str = "0"
+    isolate: bool = True
+    timeout_s: float | None = None
+    command: tuple[str, ...] = ()
+
+
+class Observer(Protocol):
+    """Told how a sweep goes; what a progress display implements."""
+
+    def planned(self, todo: int, kept: Sequence[Row], seconds: float, info: DeviceInfo) -> None:
+        """``todo`` cases will run for about ``seconds``; ``kept`` rows were there already."""
+
+    def running(self, case: Case) -> None: ...
+
+    def finished(self, row: Row) -> None: ...
+
+
+def select_cases(
+    family: Family,
+    selection: Mapping[str, tuple[Any, ...]],
+    l2: Sequence[str] = ("flush",),
+    methods: Sequence[str] = ("events",),
+) -> list[Case]:
+    """Return the cases of a selection, crossed with L2 states and timing methods.
+
+    Axes that ``selection`` leaves out take their defaults. Pairs that cannot be timed (a flush
+    within a graph) are left out, unless there is nothing else. Runs without a GPU.
+
+    Raises:
+        ArgumentError: nothing is left to run, or a value that the family refuses.
+    """
+    full = {axis.name: selection.get(axis.name, axis.default) for axis in family.axes}
+    crossed = (
+        dataclasses.replace(case, l2=state, method=method)
+        for case, (state, method) in itertools.product(family.cases(full), _pairs(l2, methods))
+    )
+    cases = {case.key: case for case in crossed}
+    if not cases:
+        raise ArgumentError(f"{family.name}: no case fits this combination of options")
+    return list(cases.values())
+
+
+def _pairs(l2: Sequence[str], methods: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of L2 state and method that can be timed."""
+    from gpukit.measure import TimingOptions
+
+    pairs, refusal = [], None
+    for state, method in itertools.product(l2, methods):
+        try:
+            TimingOptions(l2=cast("L2State", state), method=cast("Method", method))
+            pairs.append((state, method))
+        except ArgumentError as problem:
+            refusal = problem
+    if not pairs and refusal is not None:
+        raise refusal
+    return pairs
+
+
+def estimate_seconds(cases: int, options: CaseOptions) -> float:
+    """Return roughly how long this many cases take at most."""
+    timing = options.timing
+    each = timing.warmup_s + timing.budget_s * (1 + len(options.peers)) + SETUP_S
+    return cases * each
+
+
+def run_sweep(
+    family: Family,
+    cases: Sequence[Case],
+    options: SweepOptions,
+    store: Store,
+    observer: Observer,
+) -> None:
+    """Run the cases that ``store`` does not hold a final row of.
+
+    An interrupt (KeyboardInterrupt) passes through after the worker is gone; every row finished
+    before it is in the store, which notes that the run was not complete.
+
+    Raises:
+        NoDeviceError: the device cannot be opened.
+    """
+    with open_session(Setup(family, options.device, options.case), options) as session:
+        info = session.info
+        keys = {row_key(info.name, case.key): case for case in cases}
+        kept = [r for r in store.rows if r.status in FINAL_STATUSES and r.key in keys]
+        done = {row.key for row in kept}
+        todo = {key: case for key, case in keys.items() if key not in done}
+        observer.planned(len(todo), kept, estimate_seconds(len(todo), options.case), info)
+        store.begin(info, options.command, todo)
+        complete = False
+        try:
+            for case in todo.values():
+                _run_one(case, session, store, observer)
+            complete = True
+        finally:
+            store.finish(session.ceilings, complete=complete)
+
+
+def _run_one(case: Case, session: Session, store: Store, observer: Observer) -> None:
+    observer.running(case)
+    row = session.run(case)
+    store.append(row)
+    observer.finished(row)
+
+
+def open_session(setup: Setup, options: SweepOptions) -> Session:
+    """Open the device, in a worker process unless told otherwise."""
+    if options.isolate:
+        from gpukit.bench.worker import IsolatedSession
+
+        return IsolatedSession(setup, options.timeout_s)
+    if options.timeout_s is not None:
+        raise ArgumentError("--timeout needs a worker process; leave out --no-isolate")
+    return LocalSession(setup)
