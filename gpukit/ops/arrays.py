@@ -13,6 +13,8 @@ from gpukit.devices.protocol import Device
 from gpukit.dtypes import DType
 from gpukit.errors import ArgumentError
 
+_F32_MAX = float(np.finfo(np.float32).max)
+
 
 def check_float(function: str, name: str, array: Any) -> DType:
     """The gpukit type of a floating array."""
@@ -66,10 +68,12 @@ def check_no_overlap(function: str, name: str, out: Any, array: Any, *, same_ok:
 
 def check_scalar(function: str, name: str, value: Any) -> float:
     """A real number that f32 can hold (NaN and infinity included)."""
+    if type(value) is float and -_F32_MAX <= value <= _F32_MAX:
+        return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise ArgumentError(f"{function}: {name} must be a real number, "
                             f"got {type(value).__name__}")
     number = float(value)
-    if math.isfinite(number) and abs(number) > np.finfo(np.float32).max:
+    if math.isfinite(number) and abs(number) > _F32_MAX:
         raise ArgumentError(f"{function}: {name}={value} does not fit in float32")
     return number

@@ -88,23 +88,13 @@ def axpy(a: float, x: Any, y: Any, *, out: Any = None, launch: Launch | None = N
 
 
 def _unary(op: str, x: Any, a: float, out: Any, launch: Launch | None) -> Any:
-    if launch is None and warm.plain(x) and (out is None or warm.fits(out, x)):
-        result = warm.like(x) if out is None else out
-        call = warm.find(op, x, result)
-        if call is not None:
-            call(x.data.ptr, result.data.ptr, x.size, a)
-            return result
-    return _apply(op, (x,), a, out, launch)
+    result = warm.unary(op, x, a, out) if launch is None else None
+    return _apply(op, (x,), a, out, launch) if result is None else result
 
 
 def _binary(op: str, x: Any, y: Any, a: float, out: Any, launch: Launch | None) -> Any:
-    if launch is None and warm.plain(x) and warm.fits(y, x) and (out is None or warm.fits(out, x)):
-        result = warm.like(x) if out is None else out
-        call = warm.find(op, x, result, y.data.ptr)
-        if call is not None and warm.apart(result, y):
-            call(x.data.ptr, y.data.ptr, result.data.ptr, x.size, a)
-            return result
-    return _apply(op, (x, y), a, out, launch)
+    result = warm.binary(op, x, y, a, out) if launch is None else None
+    return _apply(op, (x, y), a, out, launch) if result is None else result
 
 
 def _apply(op: str, inputs: tuple[Any, ...], a: float, out: Any, launch: Launch | None) -> Any:
