@@ -14,25 +14,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "gpukit.measure.agreement": ("compare_methods",),
+    "gpukit.measure.calibration": ("Calibration", "calibrate"),
     "gpukit.measure.provenance": ("environment", "environment_id"),
     "gpukit.measure.errors": ("MeasurementError",),
     "gpukit.measure.peaks": ("Peak", "attainable_tflops", "flag_impossible", "peak_for"),
     "gpukit.measure.statistics": (
         "median", "median_interval", "quantile", "spread", "standard_error"),
     "gpukit.measure.telemetry": ("ClockReport", "Monitor", "Range"),
-    "gpukit.measure.timing": ("Calibration", "calibrate", "time_works"),
+    "gpukit.measure.timing": ("time_works",),
     "gpukit.measure.works": ("Timing", "TimingOptions", "Work"),
 }  # fmt: skip
 _LAZY = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Calibration", "ClockReport", "MeasurementError", "Monitor", "Peak", "Range", "Timing",
-    "TimingOptions", "Work", "attainable_tflops", "calibrate", "environment", "environment_id",
-    "flag_impossible", "median", "median_interval", "peak_for", "quantile", "spread",
-    "standard_error", "time_works",
+    "TimingOptions", "Work", "attainable_tflops", "calibrate", "compare_methods", "environment",
+    "environment_id", "flag_impossible", "median", "median_interval", "peak_for", "quantile",
+    "spread", "standard_error", "time_works",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from gpukit.measure.agreement import compare_methods
+    from gpukit.measure.calibration import Calibration, calibrate
     from gpukit.measure.errors import MeasurementError
     from gpukit.measure.peaks import Peak, attainable_tflops, flag_impossible, peak_for
     from gpukit.measure.provenance import environment, environment_id
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
         standard_error,
     )
     from gpukit.measure.telemetry import ClockReport, Monitor, Range
-    from gpukit.measure.timing import Calibration, calibrate, time_works
+    from gpukit.measure.timing import time_works
     from gpukit.measure.works import Timing, TimingOptions, Work
 
 

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gpukit.errors import MissingDependencyError
+from gpukit.errors import missing
 from gpukit.measure.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -173,8 +173,5 @@ def tracer() -> Tracer:
     try:
         from cupti import cupti
     except ImportError as error:
-        raise MissingDependencyError(
-            "method='cupti' needs cupti-python (CUDA 13), which is not installed; "
-            "run: pip install cupti-python"
-        ) from error
+        raise missing("cupti-python (CUDA 13)", "cupti", "method='cupti'") from error
     return Tracer(cupti)

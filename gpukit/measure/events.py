@@ -11,10 +11,18 @@ if TYPE_CHECKING:
 
     from gpukit.measure.backend import Backend
 
-# Whether reported samples are net of the cost of an event pair around nothing. Off: how much of
-# that cost also lies inside a pair around a kernel differs between devices, so the samples stay
-# as the events gave them and the cost is reported beside them.
-SUBTRACT_EVENT_OVERHEAD = False
+# Whether reported samples are net of the launch latency that a pair around a kernel contains: the
+# pair around one empty kernel, less what an empty kernel takes per node of a graph. Medians on an
+# H200, in us: pair around nothing 1.28, around an empty kernel 3.3, empty kernel per node 0.54,
+# hence 2.76 to subtract (the 1.28 would leave half of the latency in). Kernels of known length:
+#   pair     net    graph   CUPTI
+#   4.19     1.43   1.344   1.41
+#   5.25     2.49   2.353   2.336
+#   22.66   19.90   19.78   19.84
+#   503.3   500.5   501.9   500.5   (a copy)
+#   1973.4  1970.6  1971.6  1971.0
+# So net samples are good to about 0.2 us or 0.3 %, raw ones would treble the shortest kernel.
+SUBTRACT_EVENT_OVERHEAD = True
 
 Group = tuple[Probe, int]
 
@@ -23,7 +31,8 @@ class EventSampler:
     """Times a batch of groups (preparation, start event, run, stop event) behind a blocker.
 
     The blocker holds the stream until the whole batch is enqueued, so the device goes from one
-    operation to the next and no sample contains host time.
+    operation to the next and no sample contains host time. Samples are raw: they contain the
+    device's own launch latency.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -58,8 +67,3 @@ class EventSampler:
         while len(self._pairs) < count:
             self._pairs.append((self._backend.event(), self._backend.event()))
         return self._pairs[:count]
-
-
-def subtract_event_overhead(sample_us: float, overhead_us: float) -> float:
-    """A sample net of the event pair's own cost, if `SUBTRACT_EVENT_OVERHEAD` says so."""
-    return max(sample_us - overhead_us, 0.0) if SUBTRACT_EVENT_OVERHEAD else sample_us

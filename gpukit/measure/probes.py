@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpukit.measure.backend import Backend
     from gpukit.measure.works import L2State, TimingOptions, Work
 
-# A replay this long makes its one-off start-up cost (a few microseconds) negligible.
+# A replay this long makes its one launch latency (a few microseconds) negligible.
 REPLAY_US = 1000.0
 MOST_LAUNCHES = 512
 
@@ -58,22 +58,25 @@ def nothing(slot: int) -> None:
     """Prepare or run nothing."""
 
 
-def graph_probe(work: Work, options: TimingOptions, backend: Backend, launch_us: float) -> Probe:
-    """One replay of a graph of many launches per sample; ``launch_us`` is about one launch."""
+def graph_probe(work: Work, options: TimingOptions, backend: Backend, own_us: float) -> Probe:
+    """One replay of a graph of many launches per sample; ``own_us`` is about what
+    one launch takes by itself."""
     slots = work.slots if options.l2 == "rotate" else 1
-    launches = launches_per_replay(launch_us, slots)
-    replay = _captured(work, launches, slots, backend)
+    launches = launches_per_replay(own_us, slots)
+    replay = captured(work, launches, slots, backend)
     prepare = preparation(work, options.l2, backend)
     return Probe(work.name, prepare, lambda slot: replay(), launches, discard=1)
 
 
-def launches_per_replay(launch_us: float, slots: int) -> int:
+def launches_per_replay(own_us: float, slots: int) -> int:
     """Enough launches for a replay of about a millisecond, in whole turns of the rotation."""
-    wanted = min(max(math.ceil(REPLAY_US / max(launch_us, 1e-3)), 1), MOST_LAUNCHES)
+    wanted = min(max(math.ceil(REPLAY_US / max(own_us, 1e-3)), 1), MOST_LAUNCHES)
     return slots * math.ceil(wanted / slots)
 
 
-def _captured(work: Work, launches: int, slots: int, backend: Backend) -> Callable[[], None]:
+def captured(work: Work, launches: int, slots: int, backend: Backend) -> Callable[[], None]:
+    """The replay of a graph of that many launches; UnsupportedError when the capture fails."""
+
     def enqueue() -> None:
         for step in range(launches):
             work.launch(step % slots)

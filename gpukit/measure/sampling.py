@@ -95,8 +95,11 @@ class Collector:
                 return
             before = now
 
-    def collect(self, options: TimingOptions) -> list[list[float]]:
-        """Samples by probe, in microseconds per launch, until the stopping rule is met."""
+    def collect(self, options: TimingOptions, less_us: float = 0.0) -> list[list[float]]:
+        """Samples by probe, in microseconds per launch, until the stopping rule is met.
+
+        Each is taken less ``less_us``, but not below 0: no kernel takes negative time.
+        """
         start = self._backend.seconds()
         # The order goes on where the warm-up left it; a whole turn of slots is discarded anyway.
         left = [probe.discard for probe in self._probes]
@@ -106,7 +109,7 @@ class Collector:
                 if left[index] > 0:
                     left[index] -= 1
                 elif len(samples[index]) < options.max_samples:
-                    samples[index].append(value)
+                    samples[index].append(max(value - less_us, 0.0))
         return samples
 
     def _load_for(self, seconds: float) -> None:

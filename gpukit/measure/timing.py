@@ -2,10 +2,17 @@
 
 Methods
     events   CUDA events around each launch, queued in batches behind a blocking kernel, so that
-             the host's launch time lies before the batch and not between its operations.
+             the host's launch time lies before the batch and not between its operations. Net of
+             the device's launch latency (about 2.8 us on an H200), which is calibrated with an
+             empty kernel; good to about 0.2 us or 0.3 %. Of a launch of several kernels, the
+             gaps between them are part of the sample.
     graph    many launches captured in one CUDA graph; an event pair around a replay, divided by
-             the number of launches. Contains the device's own gaps between launches.
-    cupti    the device's own record of each kernel, copy and memset of the launch, summed.
+             the number of launches. Nothing is subtracted: a replay takes about a millisecond
+             or has 512 launches, so its one launch latency adds 0.3 % or 0.006 us. Contains the
+             device's own gaps between launches.
+    cupti    the device's own record of each kernel, copy and memset of the launch, summed;
+             nothing is subtracted.
+`gpukit.measure.compare_methods` shows on a device how far the three agree.
 
 L2 states
     flush    before each sample twice the L2 is read, outside the timed interval: a cold L2 full
@@ -18,19 +25,20 @@ but `run_all_benchmarks(argv)` owns the loop, the command line and the output; a
 times one callable, so two contenders cannot be interleaved sample by sample on the same buffers;
 the caller cannot rotate buffer sets inside its hot loop or set what precedes a sample (its flush
 writes the L2, which leaves dirty lines for the timed kernel to evict); results come back through
-a JSON file, not as values. Its cold times are event times and contain the event overhead, as
-ours do. It remains a good independent check of a single kernel's number.
+a JSON file, not as values. Its cold times are event times with the launch latency left in. It
+remains a good independent check of a single kernel's number.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpukit.measure import events
+from gpukit.measure.calibration import empty_work, raw_medians, recent_calibration
 from gpukit.measure.cupti_trace import CuptiSampler, tracer
-from gpukit.measure.events import EventSampler, subtract_event_overhead
+from gpukit.measure.events import EventSampler
 from gpukit.measure.probes import Probe, graph_probe, nothing, prime, stream_probe
 from gpukit.measure.sampling import Collector, Sampler, converged
 from gpukit.measure.statistics import median, spread, standard_error
@@ -43,19 +51,6 @@ if TYPE_CHECKING:
     from gpukit.measure.backend import Backend
 
 PILOT_SAMPLES = 3
-CALIBRATION_SAMPLES = 100
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What an event pair measures when there is nothing to measure, in microseconds.
-
-    ``pair_us``: around nothing. ``empty_kernel_us``: around a kernel that does nothing; shorter
-    than this no single kernel can appear to be.
-    """
-
-    pair_us: float
-    empty_kernel_us: float
 
 
 def time_works(works: Sequence[Work], options: TimingOptions | None = None) -> list[Timing]:
@@ -77,16 +72,6 @@ def time_works(works: Sequence[Work], options: TimingOptions | None = None) -> l
         monitor.close()
 
 
-def calibrate(samples: int = CALIBRATION_SAMPLES) -> Calibration:
-    """Measure the cost of the event pair itself on the current CuPy device."""
-    from gpukit.measure.cuda import current_backend
-
-    backend = current_backend()
-    with backend.session():
-        backend.synchronize()
-        return calibrate_on(backend, samples)
-
-
 def measure(
     backend: Backend, monitor: Monitor, works: Sequence[Work], options: TimingOptions
 ) -> list[Timing]:
@@ -97,67 +82,71 @@ def measure(
         with _sampler(options, backend) as sampler:
             collector = Collector(backend, probes, sampler)
             collector.warm_up(monitor.sm_clock, options.warmup_s)
-            pair_us = 0.0 if options.method == "cupti" else calibrate_on(backend).pair_us
+            overhead_us, unknown = _overhead(options, backend)  # at the clocks of the samples
             with monitor:
-                samples = collector.collect(options)
-    notes = (*notes, *filter(None, [monitor.note]))
-    results = zip(probes, samples, strict=True)
-    return [
-        replace(summarize(probe, values, options, pair_us), clocks=monitor.report, notes=notes)
-        for probe, values in results
+                samples = collector.collect(options, _subtracted(overhead_us))
+    common = (*notes, *filter(None, [monitor.note, unknown]))
+    timings = [
+        summarize(probe.name, values, options, overhead_us)
+        for probe, values in zip(probes, samples, strict=True)
     ]
-
-
-def calibrate_on(backend: Backend, samples: int = CALIBRATION_SAMPLES) -> Calibration:
-    """`calibrate` on a given backend, inside its session."""
-    probes = [
-        Probe("nothing", nothing, nothing),
-        Probe("empty kernel", nothing, lambda slot: backend.empty_kernel()),
-    ]
-    pair, empty = _medians(backend, probes, samples)
-    return Calibration(pair, empty)
+    return [replace(one, clocks=monitor.report, notes=common + one.notes) for one in timings]
 
 
 def summarize(
-    probe: Probe, samples: Sequence[float], options: TimingOptions, pair_us: float
+    name: str, samples: Sequence[float], options: TimingOptions, overhead_us: float
 ) -> Timing:
-    """Raw samples of one probe to the result, clocks and notes aside."""
-    overhead = pair_us / probe.launches
-    net = tuple(subtract_event_overhead(sample, overhead) for sample in samples)
+    """Samples of one work, net of what is subtracted, to the result without its clocks."""
+    subtracted = _subtracted(overhead_us) > 0
     return Timing(
-        name=probe.name,
+        name=name,
         method=options.method,
         l2=options.l2,
-        samples_us=net,
-        median_us=median(net),
-        spread=spread(net),
-        stderr_us=standard_error(net),
-        converged=converged(net, options),
+        samples_us=tuple(samples),
+        median_us=median(samples),
+        spread=spread(samples),
+        stderr_us=standard_error(samples),
+        converged=converged(samples, options),
         clocks=None,
-        overhead_us=overhead,
-        overhead_subtracted=events.SUBTRACT_EVENT_OVERHEAD and overhead > 0,
+        overhead_us=overhead_us,
+        overhead_subtracted=subtracted,
+        notes=_lost(samples) if subtracted else (),
     )
+
+
+def _lost(samples: Sequence[float]) -> tuple[str, ...]:
+    """A note when a work is too short for events to tell it from the launch latency."""
+    lost = sum(sample <= 0 for sample in samples)
+    if not lost:
+        return ()
+    return (
+        f"{lost} of {len(samples)} samples were no longer than the launch latency and count as "
+        "0 us; use method='graph' or 'cupti'",
+    )
+
+
+def _overhead(options: TimingOptions, backend: Backend) -> tuple[float, str]:
+    """The launch latency inside each sample, and a note where it is not known."""
+    if options.method != "events":
+        return 0.0, ""
+    calibration = recent_calibration(backend)
+    return calibration.launch_us or 0.0, calibration.note
+
+
+def _subtracted(overhead_us: float) -> float:
+    return overhead_us if events.SUBTRACT_EVENT_OVERHEAD else 0.0
 
 
 def _probes(works: Sequence[Work], options: TimingOptions, backend: Backend) -> list[Probe]:
     if options.method != "graph":
         return [stream_probe(work, options.l2, backend) for work in works]
-    pilots = [Probe(work.name, nothing, work.launch) for work in works]
-    estimates = _medians(backend, pilots, PILOT_SAMPLES)
+    # Less the pair around an empty kernel, or replays of short works would have too few launches.
+    pilots = [Probe(work.name, nothing, work.launch) for work in (*works, empty_work(backend))]
+    *around_us, empty_us = raw_medians(backend, pilots, PILOT_SAMPLES)
     return [
-        graph_probe(work, options, backend, launch_us)
-        for work, launch_us in zip(works, estimates, strict=True)
+        graph_probe(work, options, backend, pair_us - empty_us)
+        for work, pair_us in zip(works, around_us, strict=True)
     ]
-
-
-def _medians(backend: Backend, probes: Sequence[Probe], samples: int) -> list[float]:
-    """Medians of a few raw event samples of each probe."""
-    collector = Collector(backend, probes, EventSampler(backend))
-    taken: list[list[float]] = [[] for _ in probes]
-    while min(len(one) for one in taken) < samples:
-        for index, value in collector.batch():
-            taken[index].append(value)
-    return [median(one) for one in taken]
 
 
 @contextmanager

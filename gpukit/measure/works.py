@@ -76,10 +76,12 @@ class Timing:
     """The samples of one work, in microseconds per launch, and what they say.
 
     ``spread`` is the interquartile range over the median, ``stderr_us`` the standard error of
-    the median, ``converged`` whether it met ``rel_error``. ``overhead_us`` is the cost of an
-    event pair around nothing as measured in the same run, per launch (0 for CUPTI);
-    ``overhead_subtracted`` says whether the samples are net of it. ``notes`` lists what could
-    not be had (telemetry, reset of persisting L2 lines).
+    the median, ``converged`` whether it met ``rel_error``. ``overhead_us`` is the launch latency
+    that an event pair around one launch contains besides the work, as calibrated at most a
+    minute before (0 for graph and CUPTI, and where it is unknown, which a note then says);
+    ``overhead_subtracted`` says whether the samples are net of it. A sample no longer than that
+    latency counts as 0, and a note says how many did. ``notes`` also lists what could not be had
+    (telemetry, reset of persisting L2 lines).
     """
 
     name: str

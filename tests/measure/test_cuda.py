@@ -9,8 +9,8 @@ from gpukit.measure.cuda import SOURCE, format_uuid
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
 
 
-def to_ptx(arch: str) -> str:
-    _, program = nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"measure.cu", 0, [], [])
+def to_ptx(arch: str, source: str = SOURCE) -> str:
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"measure.cu", 0, [], [])
     (result,) = nvrtc.nvrtcCompileProgram(program, 2, [f"-arch={arch}".encode(), b"-std=c++17"])
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
     log = b" " * size

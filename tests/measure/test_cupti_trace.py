@@ -180,7 +180,9 @@ def test_a_second_profiler_is_explained(device: SimulatedDevice, cupti: FakeCupt
 
 def test_an_absent_package_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupti", None)
-    with pytest.raises(MissingDependencyError, match="pip install cupti-python"):
+    with pytest.raises(
+        MissingDependencyError, match=r"cupti-python.* pip install 'gpukit\[cupti\]'"
+    ):
         cupti_trace.tracer()
 
 

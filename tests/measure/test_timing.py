@@ -9,21 +9,23 @@ import random
 import pytest
 from simulated import (
     BLOCKER_TIMEOUT_US,
+    EMPTY_US,
+    LATENCY_US,
     LAUNCH_US,
-    PAIR_US,
+    SHARE_US,
     SimulatedDevice,
     constant_work,
 )
 
 from gpukit.errors import UnsupportedError
-from gpukit.measure import events, sampling
+from gpukit.measure import sampling
 from gpukit.measure.errors import MeasurementError
 from gpukit.measure.events import EventSampler
 from gpukit.measure.nvml import Reading
 from gpukit.measure.probes import Probe, launches_per_replay, nothing
 from gpukit.measure.sampling import BatchSize, Collector, finished, interleave, settled
 from gpukit.measure.telemetry import Monitor
-from gpukit.measure.timing import calibrate_on, measure
+from gpukit.measure.timing import measure
 from gpukit.measure.works import Timing, TimingOptions, Work
 
 QUICK = TimingOptions(warmup_s=0.0)
@@ -42,13 +44,12 @@ def runs(device: SimulatedDevice, *names: str) -> list[str]:
 
 
 @pytest.mark.parametrize("l2", ["flush", "hot", "rotate"])
-def test_a_sample_is_the_work_and_one_event_and_nothing_else(l2: str) -> None:
+def test_a_sample_is_the_work_and_nothing_else(l2: str) -> None:
     device = SimulatedDevice()
     options = dataclasses.replace(QUICK, l2=l2)
     (timing,) = time_on(device, [constant_work(device, "a", 3.0, slots=4)], options)
     # 3 us of work against 20 us of launch and 60 us of flush: any leak would show.
-    assert timing.samples_us == pytest.approx([3.0 + PAIR_US] * len(timing.samples_us))
-    assert timing.overhead_us == pytest.approx(PAIR_US)
+    assert timing.samples_us == pytest.approx([3.0] * len(timing.samples_us), abs=SHARE_US)
     assert timing.converged and timing.spread == pytest.approx(0)
 
 
@@ -65,7 +66,7 @@ def test_the_simulated_device_shows_launch_gaps_without_a_blocker(
 def test_works_of_many_kernels_are_gap_free_too() -> None:
     device = SimulatedDevice()
     (timing,) = time_on(device, [constant_work(device, "a", 12.0, kernels=6)], QUICK)
-    assert timing.median_us == pytest.approx(12.0 + PAIR_US)
+    assert timing.median_us == pytest.approx(12.0, abs=SHARE_US)
 
 
 def test_hot_runs_the_work_right_before_each_sample_even_when_interleaved() -> None:
@@ -86,22 +87,6 @@ def test_flush_precedes_every_start_event() -> None:
     for i, entry in enumerate(after_prime):
         if entry == "a[0]":
             assert after_prime[i - 2 : i] == ["flush", "event"]
-
-
-def test_calibration_measures_the_pair_and_the_empty_kernel() -> None:
-    device = SimulatedDevice()
-    calibration = calibrate_on(device)
-    assert calibration.pair_us == pytest.approx(PAIR_US)
-    assert calibration.empty_kernel_us == pytest.approx(PAIR_US + 1.0)
-
-
-def test_subtraction_is_one_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "SUBTRACT_EVENT_OVERHEAD", True)
-    device = SimulatedDevice()
-    (timing,) = time_on(device, [constant_work(device, "a", 3.0)], QUICK)
-    assert timing.median_us == pytest.approx(3.0)
-    assert timing.overhead_subtracted
-    assert events.subtract_event_overhead(1.0, 1.5) == 0.0
 
 
 # --- order -----------------------------------------------------------------------------
@@ -148,7 +133,7 @@ def test_the_first_turn_is_not_among_the_samples() -> None:
 
     options = dataclasses.replace(QUICK, l2="rotate")
     (timing,) = time_on(device, [Work("a", launch, slots=cold_turn)], options)
-    assert max(timing.samples_us) == pytest.approx(10.0 + PAIR_US)
+    assert max(timing.samples_us) == pytest.approx(10.0, abs=SHARE_US)
 
 
 def test_interleaving_gives_each_work_its_own_rotation() -> None:
@@ -160,20 +145,22 @@ def test_interleaving_gives_each_work_its_own_rotation() -> None:
 # --- graphs ----------------------------------------------------------------------------
 
 
-def test_graph_replays_divide_the_event_cost_by_the_launches() -> None:
+@pytest.mark.parametrize("us", [2.0, 20.0, 2000.0])
+def test_a_graph_sample_shares_one_launch_latency(us: float) -> None:
     device = SimulatedDevice()
     options = dataclasses.replace(QUICK, method="graph", l2="rotate")
-    (timing,) = time_on(device, [constant_work(device, "a", 2.0, slots=3)], options)
-    launches = launches_per_replay(2.0 + PAIR_US, 3)
-    assert timing.median_us == pytest.approx(2.0 + PAIR_US / launches)
-    assert timing.overhead_us == pytest.approx(PAIR_US / launches)
+    (timing,) = time_on(device, [constant_work(device, "a", us, slots=3)], options)
+    launches = launches_per_replay(us - EMPTY_US, 3)
+    assert timing.median_us == pytest.approx(us + LATENCY_US / launches, rel=1e-4)
+    assert timing.median_us < 1.003 * us
+    assert timing.overhead_us == 0.0 and not timing.overhead_subtracted
 
 
 def test_a_replay_goes_round_the_slots_in_whole_turns() -> None:
     device = SimulatedDevice()
     options = dataclasses.replace(QUICK, method="graph", l2="rotate")
     time_on(device, [constant_work(device, "a", 50.0, slots=7)], options)
-    replayed = runs(device, "a")[7 + 3 :]  # after priming and the pilot
+    replayed = runs(device, "a")[7 + 4 :]  # after priming and the pilot
     assert replayed[:8] == [f"a[{slot}]" for slot in (0, 1, 2, 3, 4, 5, 6, 0)]
     assert len(replayed) % 7 == 0
 
@@ -242,7 +229,7 @@ def test_a_work_longer_than_the_budget_still_gets_its_sample() -> None:
     device = SimulatedDevice()
     options = dataclasses.replace(QUICK, budget_s=0.1)
     (timing,) = time_on(device, [constant_work(device, "a", 3e6)], options)
-    assert timing.median_us == pytest.approx(3e6 + PAIR_US)
+    assert timing.median_us == pytest.approx(3e6)
     assert not timing.converged and len(timing.samples_us) == 1
 
 
@@ -326,7 +313,7 @@ def test_batches_that_timed_out_are_dropped_and_shrunk() -> None:
     values = collector.batch()
     assert device.gave_up_count == 1
     assert len(values) == 32
-    assert [value for _, value in values] == pytest.approx([5.0 + PAIR_US] * 32)
+    assert [value for _, value in values] == pytest.approx([5.0 + LATENCY_US] * 32)
 
 
 def _advance(device: SimulatedDevice, host_us: float) -> None:
