@@ -34,9 +34,9 @@ def environment(device_index: int = 0) -> dict[str, Any]:
         **_device(device_index),
         **_software(),
         **_git(Path(__file__).resolve()),
-        "os": platform.platform(),
+        "os": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
-        "argv": list(sys.argv),
+        "argv": [Path(sys.argv[0]).name, *sys.argv[1:]],  # not where it is installed
     }
 
 
