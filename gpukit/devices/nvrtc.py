@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from gpukit import sources
 from gpukit.errors import CompileError, MissingDependencyError, missing
-from gpukit.kernels.spec import KernelSpec, Value
+from gpukit.kernels.spec import KernelSpec, Tunables
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Resources:
     static_shared_bytes: int
 
 
-def compile_kernel(spec: KernelSpec, tunables: Mapping[str, Value], arch: str) -> Compiled:
+def compile_kernel(spec: KernelSpec, tunables: Tunables, arch: str) -> Compiled:
     """Compile one variant for `arch`: "sm_90a" gives a cubin, "compute_90a" gives PTX.
 
     Options equal those of the GPU path (CuPy always flushes f32 subnormals).
@@ -49,42 +49,76 @@ def compile_kernel(spec: KernelSpec, tunables: Mapping[str, Value], arch: str) -
         CompileError: NVRTC's or ptxas's own text.
         MissingDependencyError: no NVRTC here; names the extra that brings it.
     """
-    expression = spec.expression(spec.resolve(tunables))
+    return compile_variants(spec, (tunables,), arch)[0]
+
+
+def compile_variants(spec: KernelSpec, variants: Sequence[Tunables],
+                     arch: str) -> tuple[Compiled, ...]:
+    """Compile several variants as one program, which spares reading the headers for each.
+
+    Returns one `Compiled` per variant, in order; they share the image and the log.
+
+    Raises:
+        As `compile_kernel`.
+    """
+    expressions = [spec.expression(spec.resolve(variant)) for variant in variants]
     options = (*sources.compile_options(spec.source), *toolkit_includes(),
                f"-arch={arch}", "-ftz=true", "-lineinfo")
     if arch.startswith("sm_"):
         options += ("--ptxas-options=-v",)
-    return _compile(sources.code(spec.source), spec.source, expression, options, arch)
+    return _compile(sources.code(spec.source), spec.source, expressions, options, arch)
 
 
-def _compile(code: str, name: str, expression: str, options: tuple[str, ...],
-             arch: str) -> Compiled:
+def _compile(code: str, name: str, expressions: Sequence[str], options: tuple[str, ...],
+             arch: str) -> tuple[Compiled, ...]:
     nvrtc = _nvrtc()
     program = _ok(nvrtc, nvrtc.nvrtcCreateProgram(code.encode(), name.encode(), 0, [], []))
     try:
-        _ok(nvrtc, nvrtc.nvrtcAddNameExpression(program, expression.encode()))
+        for expression in expressions:
+            _ok(nvrtc, nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         encoded = [option.encode() for option in options]
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
         log = _text(nvrtc, program, "ProgramLog")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"{expression} does not compile for {arch}:\n{log}")
-        entry = _ok(nvrtc, nvrtc.nvrtcGetLoweredName(program, expression.encode()))
+            raise CompileError(f"{', '.join(expressions)} does not compile for {arch}:\n{log}")
         image = _bytes(nvrtc, program, "CUBIN" if arch.startswith("sm_") else "PTX")
-        return Compiled(image, entry.decode(), arch, log)
+        return tuple(Compiled(image, _lowered(nvrtc, program, expression), arch, log)
+                     for expression in expressions)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
 
+def _lowered(nvrtc: Any, program: Any, expression: str) -> str:
+    """The mangled name of a compiled name expression."""
+    name: bytes = _ok(nvrtc, nvrtc.nvrtcGetLoweredName(program, expression.encode()))
+    return name.decode()
+
+
 def resources(compiled: Compiled) -> Resources:
-    """Registers, spills, stack and static shared memory from ptxas's report in the log."""
-    log = compiled.log
+    """Registers, spills, stack and static shared memory from ptxas's report in the log.
+
+    Spills of functions that the kernel calls count as the kernel's.
+
+    Raises:
+        CompileError: the log holds no report of this entry (PTX has none: ptxas did not run).
+    """
+    report = _report(compiled)
     return Resources(
-        registers=_number(r"Used (\d+) registers", log),
-        spill_bytes=_number(r"(\d+) bytes spill stores", log)
-        + _number(r"(\d+) bytes spill loads", log),
-        stack_bytes=_number(r"(\d+) bytes stack frame", log),
-        static_shared_bytes=_number(r"(\d+) bytes smem", log),
+        registers=_number(r"Used (\d+) registers", report),
+        spill_bytes=sum(map(int, re.findall(r"(\d+) bytes spill (?:stores|loads)", report))),
+        stack_bytes=_number(r"(\d+) bytes stack frame", report),
+        static_shared_bytes=_number(r"(\d+) bytes smem", report),
     )
+
+
+def _report(compiled: Compiled) -> str:
+    """ptxas's lines about one entry: from its heading up to the next entry's."""
+    heading = "Compiling entry function '"
+    for section in compiled.log.split(heading)[1:]:
+        if section.startswith(f"{compiled.entry}'"):
+            return section
+    raise CompileError(f"no ptxas report of {compiled.entry} for {compiled.arch}; "
+                       "only cubins (sm_...) have one")
 
 
 def _number(pattern: str, log: str) -> int:
