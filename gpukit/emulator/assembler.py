@@ -194,8 +194,16 @@ class Assembler:
             raise Unsupported(f"the address of {target.name} can only be taken by mov")
         return self.slot(Slot("symbol", (target, sym.offset), type_.dtype))
 
-    def address(self, operand: Operand) -> tuple[int, int]:
-        """An ``[address]``: the slot of its base and a constant byte offset."""
+    def address(self, operand: Operand) -> tuple[int, int | None]:
+        """An ``[address]``: the slots of its base and, unless it is 0, of its byte offset."""
+        base, offset = self._address(operand)
+        if offset == 0:
+            return base, None
+        dtype = self.program.slots[base].dtype
+        raw = (offset & ((1 << 8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
+        return base, self.slot(Slot("const", raw, dtype))
+
+    def _address(self, operand: Operand) -> tuple[int, int]:
         if not isinstance(operand, Addr):
             raise Unsupported(f"operand {operand} is not an address")
         base = operand.base
@@ -244,14 +252,15 @@ class Assembler:
             fn, out = _inverting(fn, inverted), False
         plain = [s.operand if isinstance(s, Not) else s for s in sources]
         args = [self.src(s, t) for s, t in zip(plain, expr.args, strict=True)]
-        types = (expr.result, *expr.extra)[: len(targets)]
+        fn, result = _fitting(fn, expr.result, targets[0])
+        types = (result, *expr.extra)[: len(targets)]
         dests = [self.dst(d, t) for d, t in zip(targets, types, strict=True)]
         category = expr.category or ("float" if expr.args[0].is_float else "integer")
         if expr.extra:
             full, masked = closures.several(_first(fn, len(dests)), args, dests)
         else:
             fits = self.program.slots[dests[0]].dtype == expr.result.dtype
-            full, masked = closures.single(fn, args, dests[0], out and fits, expr.result.pack)
+            full, masked = closures.single(fn, args, dests[0], out and fits, result.pack)
         return Op(category, full, masked)
 
 
@@ -270,6 +279,15 @@ def immediate(operand: Imm, type_: PtxType) -> Any:
     if type_.is_float and type_.pack == 1 and type_.bits >= 32:
         return float(value)
     return (value & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+
+
+def _fitting(fn: Any, result: PtxType, target: Operand) -> tuple[Any, PtxType]:
+    """A float result in a wider register is zero-extended as bits."""
+    wider = isinstance(target, Reg) and target.type.bits > result.bits
+    if not (wider and result.is_float and result.pack == 1):
+        return fn, result
+    unsigned = TYPES[f"u{result.bits}"]
+    return (lambda *args: fn(*args).view(unsigned.dtype)), unsigned
 
 
 def _inverting(fn: Any, inverted: list[bool]) -> Any:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from importlib import import_module
 
 FAMILIES = (
+    "alu.approximate",
     "alu.arithmetic",
     "alu.bits",
     "alu.carries",
     "alu.compare",
+    "alu.convert",
     "alu.floats",
     "alu.integers",
     "alu.moves",
     "control",
+    "mem.atomics",
     "mem.transfer",
     "sync.barriers",
     "sync.fences",
+    "warp.shuffles",
+    "warp.votes",
 )
 
 

@@ -65,8 +65,9 @@ class Op:
 class Modifiers:
     """The dotted parts of an opcode, taken one by one so that none is silently ignored."""
 
-    def __init__(self, words: tuple[str, ...]) -> None:
+    def __init__(self, words: tuple[str, ...], sources: int = 0) -> None:
         self.words = list(words)
+        self.sources = sources  # how many operands follow the first
 
     def flag(self, word: str) -> bool:
         """Take ``word`` if present."""
@@ -134,7 +135,7 @@ def build(instr: Instr, assembler: Assembler) -> Op:
     for length in range(len(words), 0, -1):
         name = ".".join(words[:length])
         if name in _ALU:
-            modifiers = Modifiers(words[length:])
+            modifiers = Modifiers(words[length:], len(instr.operands) - 1)
             expr = _ALU[name](modifiers)
             modifiers.finish()
             return assembler.bind(instr, expr)

@@ -31,6 +31,10 @@ NEVER = 1 << 60
 PATIENCE = 4096  # instructions a split may issue while siblings wait, before they get a turn
 
 
+def _repeats(outcome: Outcome) -> bool:
+    return isinstance(outcome, Park) and outcome.retry
+
+
 class Split:
     """Lanes of a unit at one pc. ``mask`` is None if these are all lanes of the unit."""
 
@@ -174,8 +178,7 @@ class Lanes:
             return 0
         if isinstance(outcome, Repeat):
             return 0
-        if not (isinstance(outcome, Park) and outcome.retry):
-            self.wave.tally.of(self, split.mask).add(split.pc, split.pc + 1)
+        self._count(split, outcome)
         self._yielded = isinstance(outcome, Yield)
         if isinstance(outcome, Diverge):
             self._diverge(split, outcome)
@@ -186,6 +189,14 @@ class Lanes:
         else:
             self._move(split, outcome)
         return 1
+
+    def _count(self, split: Split, outcome: Outcome) -> None:
+        """Lanes that will repeat the instruction are counted then, not now."""
+        mask = split.mask
+        if isinstance(outcome, Diverge) and _repeats(outcome.outcome):
+            mask = ~outcome.mask if mask is None else mask & ~outcome.mask
+        if not _repeats(outcome):
+            self.wave.tally.of(self, mask).add(split.pc, split.pc + 1)
 
     def _diverge(self, split: Split, outcome: Diverge) -> None:
         rest = ~outcome.mask if split.mask is None else split.mask & ~outcome.mask

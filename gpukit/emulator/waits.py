@@ -22,6 +22,10 @@ class WaitQueue:
     def add(self, warp: Lanes, split: Split) -> None:
         self._sleepers.append((warp, split))
 
+    def discard(self, split: Split) -> None:
+        """Forget one split without waking it."""
+        self._sleepers = [entry for entry in self._sleepers if entry[1] is not split]
+
     def wake(self) -> None:
         """Make every parked split runnable again."""
         sleepers, self._sleepers = self._sleepers, []

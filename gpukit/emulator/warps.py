@@ -56,6 +56,7 @@ class Warp(Lanes):
         return self.splits[0]
 
     def lanes_ended(self) -> None:
+        self.convergence.wake()
         self.cta.lanes_ended()
         if not self.splits:
             self.active = False

@@ -19,7 +19,7 @@ from gpukit.emulator.warps import WARP, Warp
 if TYPE_CHECKING:
     from gpukit.emulator.launch import Launch
 
-_REGISTER_DTYPES = {1: np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_REGISTER_DTYPES = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 class Wave:

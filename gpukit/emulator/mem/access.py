@@ -15,22 +15,23 @@ from gpukit.emulator.mem.store import WRITTEN, Store
 class Access:
     """The active lanes' addresses, found in bounds and aligned: ``base`` + pattern offsets."""
 
-    __slots__ = ("base", "label", "mask", "pattern", "space", "store")
+    __slots__ = ("base", "mask", "pattern", "space", "store")
 
-    def __init__(
-        self, store: Store, pattern: Pattern, base: int, mask: Mask, space: str, label: int
-    ) -> None:
+    def __init__(self, store: Store, pattern: Pattern, base: int, mask: Mask, space: str) -> None:
         self.store = store
         self.pattern = pattern
         self.base = base  # byte offset in the store that pattern offset 0 stands for
         self.mask = mask
         self.space = space
-        self.label = label  # what to add to a byte offset of the store to show an address
 
     @property
     def bytes(self) -> Any:
         """int64 array: first byte offset in the store, one per active lane."""
         return self.pattern.offsets + self.base
+
+    def address(self, position: int) -> int:
+        """The address that the active lane at ``position`` used, for messages."""
+        return self.store.address_of(int(self.bytes[position]))
 
     def active_lanes(self, width: int) -> Any:
         """Positions in the unit of the lanes that take part."""
@@ -39,23 +40,24 @@ class Access:
     def read(self, dtype: Any, k: int) -> Any:
         """Element ``k`` of each lane's vector, one per active lane."""
         size = dtype.itemsize
-        words, pattern, first = self.store.words(dtype), self.pattern, self.base // size + k
-        if pattern.kind == "block":
-            step = pattern.size // size
-            return words[first : first + pattern.offsets.size * step : step]
+        words, pattern = self.store.words(dtype), self.pattern
+        if pattern.kind == "mixed":
+            return words[pattern.elements(size) + (self.base // size + k)]
+        first = (self.base + pattern.first) // size + k
         if pattern.kind == "same":
             return words[first]
-        return words[pattern.elements(size) + first]
+        step = pattern.size // size
+        return words[first : first + pattern.offsets.size * step : step]
 
     def write(self, dtype: Any, k: int, values: Any) -> None:
         """Element ``k`` of each active lane; of lanes with one address the last one wins."""
         size = dtype.itemsize
-        words, pattern, first = self.store.words(dtype), self.pattern, self.base // size + k
+        words, pattern = self.store.words(dtype), self.pattern
         if pattern.kind == "block":
-            step = pattern.size // size
+            first, step = (self.base + pattern.first) // size + k, pattern.size // size
             words[first : first + pattern.offsets.size * step : step] = values
         else:
-            words[pattern.elements(size) + first] = values
+            words[pattern.elements(size) + (self.base // size + k)] = values
 
     def check_written(self) -> None:
         """Raise unless every byte about to be read has been written."""
@@ -63,9 +65,8 @@ class Access:
         if store.init is None:
             return
         if pattern.kind == "block":
-            first = self.base
-            last = first + pattern.offsets.size * pattern.size
-            raw = store.init[first:last].tobytes()
+            first = self.base + pattern.first
+            raw = store.init[first : first + pattern.offsets.size * pattern.size].tobytes()
         else:
             unit = min(pattern.size, 8)
             marks, at = store.marks(unit), pattern.elements(unit) + self.base // unit
@@ -79,7 +80,8 @@ class Access:
         if store.init is None:
             return
         if pattern.kind == "block":
-            store.init[self.base : self.base + pattern.offsets.size * pattern.size] = 1
+            first = self.base + pattern.first
+            store.init[first : first + pattern.offsets.size * pattern.size] = 1
             return
         unit = min(pattern.size, 8)
         marks, at = store.marks(unit), pattern.elements(unit) + self.base // unit
@@ -92,7 +94,7 @@ class Access:
         unwritten = (self.store.init[spans] == 0).any(axis=1)
         which = int(unwritten.argmax())
         lane = which if self.mask is None else int(np.flatnonzero(self.mask)[which])
-        address = int(starts[which]) + self.label
+        address = self.address(which)
         raise UninitializedReadError(
             f"reads {self.pattern.size} bytes of {self.space} memory at 0x{address:x} that nothing "
             "has written",

@@ -29,6 +29,9 @@ class Allocation(Store):
         self.name = name
         self.writable = writable
 
+    def address_of(self, index: int) -> int:
+        return self.base + index
+
     @property
     def end(self) -> int:
         return self.base + self.size
@@ -116,7 +119,7 @@ class GlobalMemory:
             raise self._outside(addresses, mask, size)
         if not pattern.aligned or first & (size - 1):
             raise self._misaligned(addresses, mask, size)
-        return Access(held, pattern, first - held.base, mask, "global", held.base)
+        return Access(held, pattern, first - held.base, mask, "global")
 
     def _learn(self, key: Any, relative: Any, phase: int, mask: Mask) -> Pattern:
         size = key[2]

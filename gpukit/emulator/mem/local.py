@@ -33,6 +33,9 @@ class LocalMemory(Store):
         """New threads: contents are undefined again."""
         self.init.fill(0)
 
+    def address_of(self, index: int) -> int:
+        return index % self.stride
+
     def locate(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Access:
         """Check ``size`` bytes a lane at local ``addresses``."""
         key = (lanes.lo, addresses.tobytes(), size, None if mask is None else mask.tobytes())
@@ -40,7 +43,7 @@ class LocalMemory(Store):
         if pattern is None:
             pattern = self._learn(lanes, addresses.astype(np.int64), mask, size)
             self.patterns.put(key, pattern)
-        return Access(self, pattern, 0, mask, "local", 0)
+        return Access(self, pattern, 0, mask, "local")
 
     def _learn(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Pattern:
         active = np.arange(lanes.width) if mask is None else np.flatnonzero(mask)

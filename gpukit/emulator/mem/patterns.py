@@ -20,14 +20,15 @@ class Pattern:
     the counters want and ``hits`` how often the pattern was loaded and stored.
     """
 
-    __slots__ = ("_elements", "_ranks", "aligned", "cost", "high", "hits", "kind", "low", "offsets",
-                 "size")  # fmt: skip
+    __slots__ = ("_elements", "_ranks", "aligned", "cost", "first", "high", "hits", "kind", "low",
+                 "offsets", "size")  # fmt: skip
 
     def __init__(self, offsets: Any, size: int, cost: tuple[int, ...]) -> None:
         self.offsets = offsets
         self.size = size
         self.cost = cost
         self.hits = [0, 0, 0]
+        self.first = int(offsets[0])
         self.low, self.high = int(offsets.min()), int(offsets.max()) + size
         self.aligned = not (offsets & (size - 1)).any()
         self.kind = _kind(offsets, size)

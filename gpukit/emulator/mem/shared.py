@@ -48,6 +48,10 @@ class SharedMemory(Store):
         ranks = [cta.rank << windows.RANK_SHIFT for cta in self._wave.ctas]
         return np.repeat(np.array(ranks, np.int64), self._wave.lanes_per_cta)
 
+    def address_of(self, index: int) -> int:
+        slot, offset = divmod(index, self.stride)
+        return slot % self._wave.cluster_size << windows.RANK_SHIFT | offset
+
     def start_of(self, slot: int) -> int:
         """Byte index in ``data`` of offset 0 of a CTA slot."""
         return slot * self.stride
@@ -59,7 +63,7 @@ class SharedMemory(Store):
         if pattern is None:
             pattern = self._learn(lanes, addresses.astype(np.int64), mask, size)
             self.patterns.put(key, pattern)
-        return Access(self, pattern, 0, mask, "shared", 0)
+        return Access(self, pattern, 0, mask, "shared")
 
     def _learn(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Pattern:
         active = np.arange(lanes.width) if mask is None else np.flatnonzero(mask)

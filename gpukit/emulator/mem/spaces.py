@@ -89,7 +89,7 @@ class Place:
     def addresses(self, lanes: Lanes) -> Any:
         """The address of every lane, as the register's integers."""
         base = lanes.V[self._base]
-        return base + base.dtype.type(self._offset) if self._offset else base
+        return base if self._offset is None else base + lanes.V[self._offset]
 
     def _parts(self, lanes: Lanes, addresses: Any, mask: Mask) -> list[Any]:
         if self.space in ("shared", "local"):

@@ -17,6 +17,10 @@ class Store:
         self.init = init
         self._views: dict[Any, Any] = {}
 
+    def address_of(self, index: int) -> int:
+        """The address within its state space that byte ``index`` has."""
+        return index
+
     def words(self, dtype: Any) -> Any:
         """``data`` as elements of ``dtype`` (a tail shorter than one element is left out)."""
         view = self._views.get(dtype)

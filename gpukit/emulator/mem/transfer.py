@@ -174,7 +174,7 @@ def _put(lanes: Lanes, access: Access, elements: Elements) -> None:
 def require_writable(access: Access) -> None:
     """Constants and kernel parameters cannot be stored to."""
     if not getattr(access.store, "writable", True):
-        address = int(access.bytes[0]) + access.label
+        address = access.address(0)
         lane = 0 if access.mask is None else int(access.mask.argmax())
         name = getattr(access.store, "name", "memory")
         raise KernelFault(f"writes to {name}, which is read-only", lane=lane, address=address)
