@@ -11,7 +11,7 @@ import click
 from . import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 GAP = 3  # what Rich puts between two columns: padding, rule, padding
 _STYLES = {

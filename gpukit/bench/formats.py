@@ -69,8 +69,8 @@ def _from_cell(name: str, text: str) -> Any:
 
 def _csv_text(cells: Sequence[str]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
+    csv.writer(text).writerow(cells)  # quotes a lone \r only while lines end in \r\n
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def to_markdown(rows: Sequence[Row]) -> str:

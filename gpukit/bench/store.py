@@ -182,6 +182,8 @@ def _writable(path: Path) -> Path:
             path.open("a").close()
         with tempfile.TemporaryFile(dir=path.parent):
             pass
+    except FileExistsError as problem:
+        raise ArgumentError(f"--out {path}: {problem.filename} is not a folder") from problem
     except OSError as problem:
         raise ArgumentError(f"--out {path} cannot be written: {problem.strerror}") from problem
     return path

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
@@ -102,8 +103,14 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, setup))
-        with _interrupts_blocked():
-            self._process.start()
+        try:
+            with _interrupts_blocked():
+                self._process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as problem:
+            raise ArgumentError(
+                f"family {setup.family.name!r} cannot travel to a worker process ({problem}); "
+                "keep it plain, or use --no-isolate"
+            ) from problem
         theirs.close()
         try:
             greeting = self._receive(None)
