@@ -120,8 +120,8 @@ def _fma16(a: Any, b: Any, c: Any) -> Any:
     return (a.astype(F64) * b.astype(F64) + c.astype(F64)).astype(F16)
 
 
-_HALF_ULP = np.uint32(0x80000000)
-_THREE = np.uint32(3)
+_DROPPED = np.uint64(0x1FFFFFFF)  # mantissa bits that binary32 does not keep
+_HALF_ULP = np.uint64(0x10000000)
 _SMALLEST = 2.0**-126
 
 
@@ -133,9 +133,8 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
     """
     product = a.astype(F64) * b.astype(F64)
     total = product + c.astype(F64)
-    low = total.view(np.uint32)[..., ::2]
-    suspect = (low << _THREE) == _HALF_ULP
-    if b"\x01" in suspect.tobytes() or b"\x01" in (np.abs(total) < _SMALLEST).tobytes():
+    tied = (total.view(np.uint64) & _DROPPED) == _HALF_ULP
+    if b"\x01" in tied.tobytes() or b"\x01" in (np.abs(total) < _SMALLEST).tobytes():
         total = odd_sum(product, c.astype(F64))
     return total.astype(F32)
 

@@ -70,7 +70,9 @@ class Access:
         else:
             unit = min(pattern.size, 8)
             marks, at = store.marks(unit), pattern.elements(unit) + self.base // unit
-            raw = b"".join(marks[at + k].tobytes() for k in range(pattern.size // unit))
+            raw = marks[at].tobytes()
+            if pattern.size > unit:
+                raw += b"".join(marks[at + k].tobytes() for k in range(1, pattern.size // unit))
         if b"\x00" in raw:
             self._complain()
 

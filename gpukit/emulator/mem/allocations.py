@@ -125,7 +125,7 @@ class GlobalMemory:
         size = key[2]
         lanes = np.arange(mask.size)[mask] if mask is not None else np.arange(relative.size)
         cost = global_cost(relative + phase, size, lanes // 32)
-        return self.patterns.put(key, Pattern(relative, size, cost))
+        return self.patterns.put(key, Pattern(relative, relative, size, cost))
 
     def groups(self, addresses: Any, mask: Mask) -> list[Any]:
         """Masks of lanes that fall into the same allocation (or into none)."""

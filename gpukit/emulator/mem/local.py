@@ -38,27 +38,34 @@ class LocalMemory(Store):
 
     def locate(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Access:
         """Check ``size`` bytes a lane at local ``addresses``."""
-        key = (lanes.lo, addresses.tobytes(), size, None if mask is None else mask.tobytes())
+        active = addresses if mask is None else addresses[mask]
+        first = active.item(0)
+        distances = active - active[0]
+        key = (distances.tobytes(), size, lanes.lo, None if mask is None else mask.tobytes())
         pattern = self.patterns.get(key)
         if pattern is None:
-            pattern = self._learn(lanes, addresses.astype(np.int64), mask, size)
-            self.patterns.put(key, pattern)
-        return Access(self, pattern, 0, mask, "local")
-
-    def _learn(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Pattern:
-        active = np.arange(lanes.width) if mask is None else np.flatnonzero(mask)
-        chosen = addresses[active]
-        outside = (chosen < 0) | (chosen + size > self.end)
-        if outside.any():
-            lane = int(active[outside.argmax()])
-            raise OutOfBoundsError(
-                f"accesses {size} bytes of local memory at 0x{int(addresses[lane]):x}: a thread "
-                f"has {self.end} bytes",
-                lane=lane,
-                address=int(addresses[lane]),
-            )
-        if (chosen % size).any():
+            pattern = self.patterns.put(key, self._learn(lanes, distances, mask, size))
+        if first + pattern.low < 0 or first + pattern.high > self.end:
+            raise self._outside(addresses, mask, size)
+        if not pattern.aligned or first & (size - 1):
             raise misaligned(addresses, mask, size, "local")
-        count = np.unique(active // 32).size
-        cost = (count, 0, 0, active.size * size)
-        return Pattern((active + lanes.lo) * self.stride + chosen, size, cost)
+        return Access(self, pattern, first, mask, "local")
+
+    def _learn(self, lanes: Lanes, distances: Any, mask: Mask, size: int) -> Pattern:
+        active = np.arange(lanes.width) if mask is None else np.flatnonzero(mask)
+        steps = distances.astype(np.int64)
+        if distances.dtype.kind == "u":
+            steps = distances.view(f"i{distances.dtype.itemsize}").astype(np.int64)
+        cost = (np.unique(active // 32).size, 0, 0, active.size * size)
+        return Pattern((active + lanes.lo) * self.stride + steps, steps, size, cost)
+
+    def _outside(self, addresses: Any, mask: Mask, size: int) -> OutOfBoundsError:
+        active = np.arange(addresses.size) if mask is None else np.flatnonzero(mask)
+        chosen = addresses[active].astype(np.int64)
+        at = int(((chosen < 0) | (chosen + size > self.end)).argmax())
+        return OutOfBoundsError(
+            f"accesses {size} bytes of local memory at 0x{int(chosen[at]):x}: a thread has "
+            f"{self.end} bytes",
+            lane=int(active[at]),
+            address=int(chosen[at]),
+        )

@@ -1,7 +1,8 @@
 """What the addresses of one access look like, worked out once per distinct shape.
 
 Kernels repeat few address shapes many times, so everything that is costly to derive (coalescing,
-sectors, bank conflicts, duplicates) is kept per pattern and looked up by the raw address bytes.
+sectors, bank conflicts, duplicates) is kept per pattern and looked up by the raw bytes of the
+lanes' distances from the first one.
 """
 
 from __future__ import annotations
@@ -11,26 +12,29 @@ from typing import Any
 import numpy as np
 
 SECTOR, LINE, BANKS = 32, 128, 32
+LOADS, STORES, ATOMICS = 0, 1, 2
+_KEPT_BYTES = 32 << 20
 
 
 class Pattern:
-    """Byte offsets of the active lanes of one access of ``size`` bytes a lane.
+    """Byte indices of the active lanes of one access of ``size`` bytes a lane, minus its base.
 
-    ``kind`` is "block" (lane i at i * size), "same" (one address) or "mixed". ``cost`` holds what
-    the counters want and ``hits`` how often the pattern was loaded and stored.
+    ``low`` and ``high`` bound the addresses touched, relative to the first lane's. ``kind`` is
+    "block" (lane i at i * size), "same" (one address) or "mixed". ``cost`` holds what the counters
+    want and ``hits`` how often the pattern was loaded, stored and updated.
     """
 
     __slots__ = ("_elements", "_ranks", "aligned", "cost", "first", "high", "hits", "kind", "low",
                  "offsets", "size")  # fmt: skip
 
-    def __init__(self, offsets: Any, size: int, cost: tuple[int, ...]) -> None:
+    def __init__(self, offsets: Any, distances: Any, size: int, cost: tuple[int, ...]) -> None:
         self.offsets = offsets
         self.size = size
         self.cost = cost
         self.hits = [0, 0, 0]
         self.first = int(offsets[0])
-        self.low, self.high = int(offsets.min()), int(offsets.max()) + size
-        self.aligned = not (offsets & (size - 1)).any()
+        self.low, self.high = int(distances.min()), int(distances.max()) + size
+        self.aligned = not (distances & (size - 1)).any()
         self.kind = _kind(offsets, size)
         self._elements: dict[int, Any] = {}
         self._ranks: list[Any] | None = None
@@ -50,10 +54,6 @@ class Pattern:
         return self._ranks
 
 
-LOADS, STORES, ATOMICS = 0, 1, 2
-_KEPT_BYTES = 32 << 20
-
-
 class PatternCache:
     """Patterns by key, bounded in memory; the hits of dropped ones are kept as sums."""
 
@@ -65,7 +65,7 @@ class PatternCache:
 
     def put(self, key: Any, pattern: Pattern) -> Pattern:
         """Remember a pattern."""
-        self._bytes += 16 * pattern.offsets.size + 512
+        self._bytes += 24 * pattern.offsets.size + 512
         if self._bytes > _KEPT_BYTES:
             self._fold()
         self._patterns[key] = pattern
@@ -84,7 +84,7 @@ class PatternCache:
 
 
 def _kind(offsets: Any, size: int) -> str:
-    steps = np.diff(offsets)
+    steps = offsets[1:] - offsets[:-1]
     if (steps == size).all():
         return "block"
     return "same" if not steps.any() else "mixed"
@@ -100,30 +100,37 @@ def _rounds(offsets: Any) -> list[Any]:
     return [np.flatnonzero(by_lane == r) for r in range(int(rank.max()) + 1)]
 
 
-def global_cost(addresses: Any, size: int, warps: Any) -> tuple[int, ...]:
+def _distinct(values: Any) -> Any:
+    """Sorted distinct values (np.unique without its overhead)."""
+    ordered = np.sort(values, axis=None)
+    keep = np.empty(ordered.size, np.bool_)
+    keep[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], keep[1:])
+    return ordered[keep]
+
+
+def global_cost(addresses: Any, size: int, warps: Any) -> tuple[int, int, int, int]:
     """(requests, 32-byte sectors, 128-byte lines, bytes) of one access."""
-    requests = np.unique(warps).size
-    sectors = _distinct(addresses // SECTOR, warps)
-    lines = _distinct(addresses // LINE, warps)
-    return requests, sectors, lines, addresses.size * size
+    spread = (addresses - addresses.min()) + (int(addresses.min()) & 127) + (warps << 45)
+    sectors = _distinct(spread // SECTOR).size
+    lines = _distinct(spread // LINE).size
+    return _distinct(warps).size, sectors, lines, addresses.size * size
 
 
-def _distinct(units: Any, warps: Any) -> int:
-    return np.unique(warps * (1 << 45) + (units - units.min())).size
-
-
-def shared_cost(addresses: Any, size: int, lanes: Any) -> tuple[int, ...]:
+def shared_cost(offsets: Any, size: int, lanes: Any) -> tuple[int, int, int, int]:
     """(requests, wavefronts, fewest wavefronts possible, bytes) of one access.
 
     Up to 4 bytes a lane a warp is served at once, 8 bytes by half warps, 16 by quarters; each
     pass takes as many wavefronts as the fullest bank has distinct words.
     """
-    group = 32 * 4 // max(size, 4)
-    words = addresses[:, None] // 4 + np.arange(max(size // 4, 1))
-    passes = np.repeat(lanes // group, words.shape[1])
-    pairs = np.unique(np.stack([passes, words.ravel()]), axis=1)
-    slots, counts = np.unique(pairs[0] * BANKS + pairs[1] % BANKS, return_counts=True)
-    most: dict[int, int] = {}
-    for which, count in zip((slots // BANKS).tolist(), counts.tolist(), strict=True):
-        most[which] = max(most.get(which, 0), count)
-    return np.unique(lanes // 32).size, sum(most.values()), len(most), addresses.size * size
+    words, passes = offsets >> 2, lanes // (32 * 4 // max(size, 4))
+    if size > 4:
+        words = (words[:, None] + np.arange(size // 4)).ravel()
+        passes = np.repeat(passes, size // 4)
+    words = words - words.min() + (int(words.min()) & (BANKS - 1))
+    pairs = _distinct((passes << 32) + words)
+    per_bank = np.bincount((pairs >> 32) * BANKS + pairs % BANKS, minlength=1)
+    per_bank = np.pad(per_bank, (0, -per_bank.size % BANKS)).reshape(-1, BANKS)
+    fullest = per_bank.max(axis=1)
+    requests = _distinct(lanes // 32).size
+    return requests, int(fullest.sum()), int((fullest > 0).sum()), offsets.size * size

@@ -58,38 +58,47 @@ class SharedMemory(Store):
 
     def locate(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Access:
         """Check ``size`` bytes a lane at shared (or shared::cluster) ``addresses``."""
-        key = (lanes.lo, addresses.tobytes(), size, None if mask is None else mask.tobytes())
+        active = addresses if mask is None else addresses[mask]
+        first = active.item(0)
+        distances = active - active[0]
+        rank, offset = first >> windows.RANK_SHIFT, first & windows.OFFSET_MASK
+        key = (distances.tobytes(), offset & 127, size, lanes.lo, rank,
+               None if mask is None else mask.tobytes())  # fmt: skip
         pattern = self.patterns.get(key)
         if pattern is None:
             pattern = self._learn(lanes, addresses.astype(np.int64), mask, size)
             self.patterns.put(key, pattern)
-        return Access(self, pattern, 0, mask, "shared")
+        if offset + pattern.low < SHARED_START or offset + pattern.high > self.end:
+            raise self._outside(addresses, mask, size)
+        if not pattern.aligned or offset & (size - 1):
+            raise misaligned(addresses, mask, size, "shared")
+        return Access(self, pattern, offset, mask, "shared")
 
     def _learn(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Pattern:
         active = np.arange(lanes.width) if mask is None else np.flatnonzero(mask)
-        chosen = addresses[active]
-        offsets = chosen & windows.OFFSET_MASK
-        ranks = chosen >> windows.RANK_SHIFT
-        inside = (offsets >= SHARED_START) & (offsets + size <= self.end)
-        inside &= (ranks >= 0) & (ranks < self._wave.cluster_size)
-        if not inside.all():
-            lane = int(active[inside.argmin()])
-            raise self._outside(int(addresses[lane]), lane, size)
-        if (offsets % size).any():
-            raise misaligned(addresses, mask, size, "shared")
+        offsets = addresses[active] & windows.OFFSET_MASK
+        ranks = addresses[active] >> windows.RANK_SHIFT
+        if ((ranks < 0) | (ranks >= self._wave.cluster_size)).any():
+            raise self._outside(addresses, mask, size)
         slots = (active + lanes.lo) // self._wave.lanes_per_cta
         slots += ranks - slots % self._wave.cluster_size
-        indices = slots * self.stride + offsets
-        return Pattern(indices, size, shared_cost(offsets, size, active))
+        distances = offsets - offsets[0]
+        indices = slots * self.stride + distances
+        return Pattern(indices, distances, size, shared_cost(offsets, size, active))
 
-    def _outside(self, address: int, lane: int, size: int) -> OutOfBoundsError:
-        offset, rank = address & windows.OFFSET_MASK, address >> windows.RANK_SHIFT
-        if not 0 <= rank < self._wave.cluster_size:
-            why = f"the cluster has no CTA of rank {rank}"
+    def _outside(self, addresses: Any, mask: Mask, size: int) -> OutOfBoundsError:
+        active = np.arange(addresses.size) if mask is None else np.flatnonzero(mask)
+        chosen = addresses[active].astype(np.int64)
+        offsets, ranks = chosen & windows.OFFSET_MASK, chosen >> windows.RANK_SHIFT
+        wrong_rank = (ranks < 0) | (ranks >= self._wave.cluster_size)
+        wrong = wrong_rank | (offsets < SHARED_START) | (offsets + size > self.end)
+        at = int(wrong.argmax())
+        if wrong_rank[at]:
+            why = f"the cluster has no CTA of rank {ranks[at]}"
         else:
             why = f"the CTA has {self.end - SHARED_START} bytes from 0x{SHARED_START:x}"
         return OutOfBoundsError(
-            f"accesses {size} bytes of shared memory at offset 0x{offset:x}: {why}",
-            lane=lane,
-            address=address,
+            f"accesses {size} bytes of shared memory at offset 0x{offsets[at]:x}: {why}",
+            lane=int(active[at]),
+            address=int(chosen[at]),
         )
