@@ -64,6 +64,12 @@ __device__ __forceinline__ void map(Op, Vec<T, N>& v, f32 a) {
     for (int i = 0; i < N; ++i) v.lane[i] = Op::apply(v.lane[i], a);
 }
 
+template <class Op, class T, int N>
+__device__ __forceinline__ void map(Op, Vec<T, N>& v, const Vec<T, N>& w, f32 a) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v.lane[i] = Op::apply(v.lane[i], w.lane[i], a);
+}
+
 // The narrow sine asks once per vector, not once per element, whether anything is too large for the
 // fast reduction: eight branches per vector cost 8 % of the bandwidth, one costs nothing.
 template <class T, int N>

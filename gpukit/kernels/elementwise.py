@@ -39,6 +39,7 @@ def _tunables(op: str) -> tuple[Tunable, ...]:
         Tunable("index", ("u32", "u64"), "u32", "type of the loop counter"),
         Tunable("cache", ("normal", "stream", "bypass"), "normal",
                 "cache policy: normal, evict-first, no L1 allocation"),
+        Tunable("loop", ("false", "true"), "true", "whether CTAs walk on after one pass"),
     )
 
 
@@ -51,11 +52,12 @@ def _params(op: str) -> tuple[Param, ...]:
 
 
 def _variants(op: str) -> tuple[dict[str, int | str], ...]:
-    """Per dtype: the widest access with both index types, the narrowest, and one unrolled."""
+    """Per dtype: the widest access in one pass and with both counters, the narrowest, unrolled."""
     variants: list[dict[str, int | str]] = []
     for dtype in _WORDS if op == "copy" else _FLOATS:
         wide = 16 // ITEMSIZE[dtype]
-        variants += [{"dtype": dtype, "vec": wide}, {"dtype": dtype, "vec": wide, "index": "u64"},
+        variants += [{"dtype": dtype, "vec": wide, "loop": "false"},
+                     {"dtype": dtype, "vec": wide}, {"dtype": dtype, "vec": wide, "index": "u64"},
                      {"dtype": dtype, "vec": 1},
                      {"dtype": dtype, "vec": wide, "unroll": 4, "cache": "stream"},
                      {"dtype": dtype, "vec": wide, "unroll": 2, "cache": "bypass"}]
@@ -69,7 +71,7 @@ def _spec(op: str) -> KernelSpec:
         name=f"elementwise.{op}",
         source=f"elementwise/{file}.cu",
         entry=f"{file}<ops::{functor}, {{dtype}}, {{vec}}, {{unroll}}, {{index}}, "
-              "Cache::{cache}>",
+              "Cache::{cache}, {loop}>",
         summary=_MEANING[op],
         archs=ARCHS,
         tunables=_tunables(op),

@@ -43,13 +43,13 @@ class MatmulFamily:
             Axis("dtype", ("bf16",), DTypes(_FLOATS), "type of A and B", metavar="DTYPE[,...]"),
             Axis("layout", ("nt",), Choices(LAYOUTS), "how A and B are stored: n as is, t "
                  "transposed; nt stores B as [N, K]", metavar="LAYOUT[,...]"),
-            Axis("out", ("same",), Choices(("same", *_FLOATS)), "type of C", metavar="DTYPE[,...]"),
+            Axis("out_dtype", ("same",), Choices(("same", *_FLOATS)), "type of C", metavar="DTYPE[,...]"),
         )
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
         """The product of the axes, rungs innermost: a problem's rungs stand together."""
         points = itertools.product(selection["shape"], selection["dtype"], selection["layout"],
-                                   selection["out"], selection["kernel"])
+                                   selection["out_dtype"], selection["kernel"])
         return [
             Case(self.name, f"matmul.k{rung}", dtype, dict(zip("mnk", shape, strict=True)),
                  {"layout": layout, "out": dtype if out == "same" else out})
