@@ -43,7 +43,8 @@ class MatmulFamily:
             Axis("dtype", ("bf16",), DTypes(_FLOATS), "type of A and B", metavar="DTYPE[,...]"),
             Axis("layout", ("nt",), Choices(LAYOUTS), "how A and B are stored: n as is, t "
                  "transposed; nt stores B as [N, K]", metavar="LAYOUT[,...]"),
-            Axis("out_dtype", ("same",), Choices(("same", *_FLOATS)), "type of C", metavar="DTYPE[,...]"),
+            Axis("out_dtype", ("same",), Choices(("same", *_FLOATS)), "type of C",
+                 metavar="DTYPE[,...]"),
         )
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
