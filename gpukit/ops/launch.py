@@ -112,13 +112,14 @@ class _Tuned(NamedTuple):
 def _tuned(nbytes: int) -> _Tuned:
     """Block and unroll by array size, as measured on an H200 with a flushed L2.
 
-    Small arrays are over before the CTA launch rate is: fewer CTAs with more loads in flight each
-    win 3 % at 16 MiB. Large ones want plain one-vector threads; there, smaller CTAs retire and
-    start more evenly (1 % at 1 GiB). Evict-first accesses cost 2 to 4 % once L2 starts clean.
+    Arrays of a few MiB are done in one or two waves of CTAs: fewer CTAs with more loads in flight
+    each win 5 % at 4 and 16 MiB. Below that there are not even enough vectors for one wave, above
+    it plain one-vector threads win, in small CTAs that retire and start more evenly.
+    Evict-first accesses cost 2 to 4 % once L2 starts clean.
     """
-    if nbytes <= 32 * _MIB:
+    if 2 * _MIB < nbytes <= 32 * _MIB:
         return _Tuned(256, 4)
-    return _Tuned(256, 1) if nbytes <= 128 * _MIB else _Tuned(128, 1)
+    return _Tuned(256, 1) if nbytes <= 2 * _MIB else _Tuned(128, 1)
 
 
 def _grid(n: int, per_cta: int, block: int, launch: Launch, device: Device) -> int:
