@@ -11,6 +11,7 @@ from .table import Field, print_table
 
 if TYPE_CHECKING:
     from gpukit.kernels import KernelSpec, Tunable
+    from gpukit.kernels.describe import Build
 
 
 @click.command("list")
@@ -52,15 +53,50 @@ def _summary(spec: KernelSpec) -> dict[str, Any]:
 
 @click.command()
 @click.argument("name")
-def show(name: str) -> None:
-    """Show the spec of kernel NAME and the idea behind it."""
-    from gpukit import sources
-    from gpukit.kernels import get
+@click.option("--set", "settings", multiple=True, metavar="TUNABLE=VALUE",
+              help="A tunable's value; the default otherwise.  [repeatable]")
+@click.option("--arch", metavar="ARCH", help="Build for this GPU only, e.g. sm_90.")
+def show(name: str, settings: tuple[str, ...], arch: str | None) -> None:
+    """Show the spec of kernel NAME, what it costs to build and run, and the idea behind it."""
+    from gpukit.kernels.describe import describe
 
-    spec = get(name)
-    for label, value in _facts(spec):
+    found = describe(name, _assignments(settings), arch)
+    for label, value in _facts(found.spec):
         click.echo(f"{label:<10}  {value}")
-    click.echo(f"\n{sources.header_comment(spec.source)}")
+    click.echo(f"\nvariant     {found.expression}")
+    click.echo(f"shared      {found.dynamic_shared_bytes} B dynamic per CTA\n")
+    print_table(_build_fields(found.builds))
+    for note in dict.fromkeys(build.note for build in found.builds if build.note):
+        archs = ", ".join(build.arch for build in found.builds if build.note == note)
+        click.echo(f"{archs}: {note}")
+    click.echo(f"\n{found.header}")
+
+
+def _assignments(settings: tuple[str, ...]) -> dict[str, str]:
+    """Return TUNABLE=VALUE words as a mapping."""
+    for word in settings:
+        if "=" not in word:
+            raise click.UsageError(f"--set {word!r} is not of the form tunable=value")
+    return {name: value for name, _, value in (word.partition("=") for word in settings)}
+
+
+def _build_fields(builds: tuple[Build, ...]) -> list[Field]:
+    columns: dict[str, list[int | str | None]] = {
+        "registers": [build.registers for build in builds],
+        "spills (B)": [build.spill_bytes for build in builds],
+        "stack (B)": [build.stack_bytes for build in builds],
+        "static shared (B)": [build.static_shared_bytes for build in builds],
+        "compile (ms)": [None if b.compile_ms is None else f"{b.compile_ms:.1f}" for b in builds],
+        "cached": [None if b.cached is None else "yes" if b.cached else "no" for b in builds],
+    }
+    return [
+        Field("arch", tuple(build.arch for build in builds)),
+        Field("built", tuple(build.where for build in builds)),
+        *(
+            Field(header, tuple("-" if cell is None else str(cell) for cell in cells), numeric=True)
+            for header, cells in columns.items()
+        ),
+    ]
 
 
 def _facts(spec: KernelSpec) -> list[tuple[str, str]]:

@@ -110,7 +110,8 @@ def test_errors_in_headers_name_the_header(copied: Path) -> None:
     header = copied / "common/types.cuh"
     broken = [*header.read_text().splitlines(), "broken on purpose"]
     header.write_text("\n".join(broken) + "\n")
-    assert f"common/types.cuh({len(broken)}): error" in compile_error(kernels.get("matmul.k1"))
+    message = compile_error(kernels.get("matmul.k1"))
+    assert f"\ncuda_src/common/types.cuh({len(broken)}): error" in message
 
 
 def test_header_comment_is_the_leading_block(tree: Tree) -> None:

@@ -78,7 +78,7 @@ def _compile(code: str, name: str, expressions: Sequence[str], options: tuple[st
             _ok(nvrtc, nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         encoded = [option.encode() for option in options]
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
-        log = _text(nvrtc, program, "ProgramLog")
+        log = _text(nvrtc, program, "ProgramLog").replace(f"{sources.root()}/", "cuda_src/")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{', '.join(expressions)} does not compile for {arch}:\n{log}")
         image = _bytes(nvrtc, program, "CUBIN" if arch.startswith("sm_") else "PTX")
