@@ -75,5 +75,9 @@ class DeadlockError(KernelFault):
     """Nothing can run and nothing is in flight; the text names every blocked warp."""
 
 
+class LivelockError(KernelFault):
+    """Warps spin without changing anything."""
+
+
 class BudgetExceededError(KernelFault):
     """The launch issued more warp instructions than its budget allows."""

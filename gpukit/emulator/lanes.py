@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
 NEVER = 1 << 60
-PATIENCE = 4096  # instructions a split may issue while siblings wait, before they get a turn
+PATIENCE = 1 << 15  # instructions a split may issue while siblings wait, before they get a turn
 
 
 def _repeats(outcome: Outcome) -> bool:

@@ -12,9 +12,9 @@ from gpukit.emulator.arguments import pack_arguments
 from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.counters import Counters, collect
 from gpukit.emulator.cta import Cta
-from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.errors import KernelFault, LaunchError
 from gpukit.emulator.mem.allocations import Allocation, GlobalMemory
-from gpukit.emulator.module_data import place_variables
+from gpukit.emulator.module_data import variables_of
 from gpukit.emulator.policies import policy
 from gpukit.emulator.program import SHARED_START, Program
 from gpukit.emulator.ptx.ir import Var
@@ -24,7 +24,7 @@ from gpukit.emulator.wave import Wave
 Dim3 = tuple[int, int, int]
 MAX_THREADS, MAX_CLUSTER = 1024, 16
 MAX_SHARED = 227 * 1024
-WAVE_LANES = 1024  # CTAs of a wave: as many as fill this many lanes
+WAVE_LANES = 2048  # CTAs of a wave: as many as fill this many lanes
 WAVE_SHARED = 32 << 20
 
 
@@ -77,7 +77,7 @@ class Launch:
         self.extra: dict[str, int] = {}
         self.output: list[str] = []
         self._check(required)
-        self._variables: dict[Var, Allocation] = place_variables(program.module, memory)
+        self._variables: dict[Var, Allocation] = variables_of(program.module, memory)
         self._params = np.frombuffer(
             bytearray(pack_arguments(program.kernel, args, memory)), np.uint8
         )
@@ -137,8 +137,12 @@ class Launch:
         per_wave = total if self.cooperative else min(total, self._clusters_per_wave())
         with np.errstate(all="ignore"):
             wave = Wave(self, per_wave)
-            for first in range(0, total, per_wave):
-                wave.run(first, min(per_wave, total - first))
+            try:
+                for first in range(0, total, per_wave):
+                    wave.run(first, min(per_wave, total - first))
+            except KernelFault as fault:
+                fault.locate(self.program.kernel.name)
+                raise
         return collect(self, wave)
 
     def _clusters_per_wave(self) -> int:

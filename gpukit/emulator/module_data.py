@@ -9,7 +9,14 @@ from gpukit.emulator.mem.allocations import Allocation, GlobalMemory
 from gpukit.emulator.ptx.ir import Function, Module, Sym, Var
 
 
-def place_variables(module: Module, memory: GlobalMemory) -> dict[Var, Allocation]:
+def variables_of(module: Module, memory: GlobalMemory) -> dict[Var, Allocation]:
+    """The module's variables in ``memory``; they keep their values between launches."""
+    if module not in memory.modules:
+        memory.modules[module] = _place_variables(module, memory)
+    return memory.modules[module]
+
+
+def _place_variables(module: Module, memory: GlobalMemory) -> dict[Var, Allocation]:
     """Allocate every ``.global`` and ``.const`` variable and fill it."""
     placed: dict[Var, Allocation] = {}
     for var in module.variables.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpukit.emulator.errors import BudgetExceededError
+from gpukit.emulator.errors import BudgetExceededError, KernelFault, LivelockError
 from gpukit.emulator.events import EventQueue
 from gpukit.emulator.lanes import Lanes, Split
 from gpukit.emulator.warps import Gang, Warp
@@ -12,20 +12,27 @@ from gpukit.emulator.warps import Gang, Warp
 if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
-GANG_QUANTUM = 4096
+GANG_QUANTUM = 1 << 15
+STALLED = 5_000_000  # steps without any change to memory before a spin is called a livelock
 
 
 class Scheduler:
-    """Runs the warps of one wave until all have ended."""
+    """Runs the warps of one wave until all have ended.
+
+    ``changed`` is set by everything that other warps can see: a spin that waits for it ends, or
+    is reported after ``STALLED`` steps.
+    """
 
     def __init__(self, wave: Wave) -> None:
         self.wave = wave
         self.policy = wave.launch.policy
         self.events = EventQueue(self.policy)
+        self.changed = True
+        self._idle_steps = 0
         self._gangs: dict[tuple[int, int], Gang] = {}
 
     def run(self) -> None:
-        """Run to the end. Raises ``DeadlockError`` or ``BudgetExceededError``."""
+        """Run to the end. Raises ``DeadlockError``, ``LivelockError``, ``BudgetExceededError``."""
         events = self.events
         while True:
             events.run_due()
@@ -39,30 +46,53 @@ class Scheduler:
             self._turn(ready)
 
     def ready(self, warp: Lanes) -> None:
-        """A split of ``warp`` was woken (a hook for traces; readiness is looked up)."""
+        """A split of ``warp`` was woken."""
+        self.changed = True
 
     def _turn(self, ready: list[Warp]) -> None:
         warp = self.policy.pick(ready)
         companions = self._companions(warp)
         if len(companions) > 1:
-            gang = self._gang(companions)
-            gang.gather()
-            try:
-                issued = gang.turn(GANG_QUANTUM) * len(companions)
-            finally:
-                gang.scatter()
+            steps, issued = self._together(companions)
         else:
-            issued = warp.turn(self.policy.quantum())
+            steps = issued = warp.turn(self.policy.quantum())
         self.events.now += issued
         self.wave.launch.issued += issued
-        if self.wave.launch.issued > self.wave.launch.budget:
-            raise self._over_budget(warp)
+        self._watch(warp, steps)
 
-    def _over_budget(self, warp: Warp) -> BudgetExceededError:
-        fault = BudgetExceededError(
-            f"more than {self.wave.launch.budget} warp instructions issued; raise budget= if the "
-            "kernel is meant to run that long"
-        )
+    def _together(self, companions: list[Warp]) -> tuple[int, int]:
+        """Run warps as a gang, then what the gang could not do warp by warp."""
+        gang = self._gang(companions)
+        gang.gather()
+        try:
+            steps = gang.turn(GANG_QUANTUM)
+        finally:
+            gang.scatter()
+        issued = steps * len(companions)
+        if gang.dissolved:
+            for warp in companions:
+                if warp.active and warp.runnable:
+                    issued += warp.turn(1)
+        return steps, issued
+
+    def _watch(self, warp: Warp, steps: int) -> None:
+        launch = self.wave.launch
+        self._idle_steps = 0 if self.changed else self._idle_steps + steps
+        self.changed = False
+        if launch.issued > launch.budget:
+            raise self._stopped(
+                BudgetExceededError(
+                    f"more than {launch.budget} warp instructions issued; raise budget= if the "
+                    "kernel is meant to run that long"
+                ),
+                warp,
+            )
+        if self._idle_steps > STALLED and not len(self.events):
+            why = f"no thread has changed anything for {self._idle_steps} steps: an endless spin"
+            raise self._stopped(LivelockError(why), warp)
+
+    @staticmethod
+    def _stopped(fault: KernelFault, warp: Warp) -> KernelFault:
         fault.locate(warp.where())
         return fault
 

@@ -97,7 +97,8 @@ def shl(modifiers: Modifiers) -> Expr:
     type_ = modifiers.type()
     if type_.bits == 32:
         return Expr(np.left_shift, (U32, U32), U32, out=True)
-    return Expr(lambda a, n: np.left_shift(a, n.astype(a.dtype)), (type_, U32), type_)
+    most = np.uint32(type_.bits)
+    return Expr(lambda a, n: a << np.minimum(n, most).astype(a.dtype), (type_, U32), type_)
 
 
 @alu("shr")

@@ -234,21 +234,21 @@ def sign_bits(modifiers: Modifiers, type_: PtxType, kind: str) -> Expr:
 def extremum(modifiers: Modifiers, type_: PtxType, kind: str) -> Expr:
     """min and max on floats: -0 < +0, and a number wins over NaN unless ``.NaN``."""
     propagate = modifiers.flag("NaN")
-    from_magnitudes = modifiers.flag("xorsign")
-    modifiers.flag("abs")
+    xorsign, magnitudes = modifiers.flag("xorsign"), modifiers.flag("abs")
     pick = _pick(kind, type_.dtype, propagate)
-    core: Core = pick
-    if from_magnitudes:
-
-        def core(a: Any, b: Any) -> Any:  # noqa: F811
-            sign = np.where(np.signbit(a) != np.signbit(b), -1, 1).astype(type_.dtype)
-            return np.copysign(pick(np.abs(a), np.abs(b)), sign)
-
+    core = _of_magnitudes(pick, xorsign) if magnitudes else pick
     if modifiers.sources == 3:
-        return Expr(
-            finished(lambda a, b, c: core(core(a, b), c), modifiers), (type_,) * 3, type_
-        )
+        return Expr(finished(lambda a, b, c: core(core(a, b), c), modifiers), (type_,) * 3, type_)
     return Expr(finished(core, modifiers), (type_, type_), type_)
+
+
+def _of_magnitudes(pick: Core, xorsign: bool) -> Core:
+    def run(a: Any, b: Any) -> Any:
+        size = pick(np.abs(a), np.abs(b))
+        negative = np.signbit(a) != np.signbit(b)
+        return np.where(negative, -size, size) if xorsign else size
+
+    return run
 
 
 def _pick(kind: str, dtype: Any, propagate: bool) -> Core:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from gpukit.emulator.errors import UninitializedReadError
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.mem.patterns import Pattern
 from gpukit.emulator.mem.store import WRITTEN, Store
+
+if TYPE_CHECKING:
+    from gpukit.emulator.lanes import Lanes
 
 
 class Access:
@@ -76,8 +79,9 @@ class Access:
         if b"\x00" in raw:
             self._complain()
 
-    def mark_written(self) -> None:
+    def mark_written(self, lanes: Lanes) -> None:
         """Record that the bytes hold values now."""
+        lanes.wave.scheduler.changed = True
         store, pattern = self.store, self.pattern
         if store.init is None:
             return

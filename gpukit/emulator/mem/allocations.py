@@ -13,6 +13,7 @@ from gpukit.emulator.mem import windows
 from gpukit.emulator.mem.access import Access
 from gpukit.emulator.mem.patterns import Pattern, PatternCache, global_cost
 from gpukit.emulator.mem.store import Store
+from gpukit.emulator.ptx.ir import Module, Var
 
 ALIGNMENT = 512  # of allocations; the gap between them catches small overruns
 
@@ -48,6 +49,7 @@ class GlobalMemory:
         self._recent: Allocation | None = None
         self._mapped: list[tuple[int, Allocation]] = []  # host address, allocation
         self._alive: list[Any] = []
+        self.modules: dict[Module, dict[Var, Allocation]] = {}  # variables of loaded modules
 
     def add(
         self,

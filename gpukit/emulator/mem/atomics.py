@@ -70,7 +70,10 @@ def _build(
             for k in range(count):
                 rows = [lanes.V[slots[k]] for slots in sources]
                 given = rows if access.mask is None else [row[access.mask] for row in rows]
+                before = access.read(type_.dtype, k * type_.pack).tobytes()
                 old = modify(access, type_, k * type_.pack, update, given)
+                if access.read(type_.dtype, k * type_.pack).tobytes() != before:
+                    lanes.wave.scheduler.changed = True
                 if returned is not None:
                     where = slice(None) if access.mask is None else access.mask
                     lanes.V[returned[k]][where] = old

@@ -168,7 +168,7 @@ def _put(lanes: Lanes, access: Access, elements: Elements) -> None:
     mask, dtype = access.mask, elements.dtype
     for k, row in enumerate(elements.pieces(lanes)):
         access.write(dtype, k, row if mask is None else row[mask])
-    access.mark_written()
+    access.mark_written(lanes)
 
 
 def require_writable(access: Access) -> None:

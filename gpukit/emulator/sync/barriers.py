@@ -37,12 +37,13 @@ class Barrier:
         self.queue = WaitQueue()
         self.expected: int | None = None  # warps; None = all live warps of the CTA
         self.arrived: dict[Warp, Any] = {}  # lanes that have arrived
+        self.places: dict[Warp, int] = {}  # pc of each warp's first arrival
         self.votes: list[tuple[Warp, Any, Any]] = []  # of a reduction: warp, lanes, predicates
         self.finish: Callable[[], None] | None = None  # delivers a reduction's result
 
     # Arriving
 
-    def arrive(self, warp: Warp, mask: Mask, threads: int | None) -> None:
+    def arrive(self, warp: Warp, mask: Mask, threads: int | None, aligned: bool) -> None:
         """Count lanes in. Raises ``BarrierError`` if they do not fit what is pending."""
         expected = None if threads is None else threads // 32
         if self.arrived and expected != self.expected:
@@ -57,6 +58,13 @@ class Barrier:
             raise BarrierError(
                 f"barrier {self.number}: warp {warp.index} arrives again before it completed"
             )
+        if before is not None and aligned and self.places[warp] != warp.current.pc:
+            raise BarrierError(
+                f"barrier {self.number}: lanes of warp {warp.index} arrive from different "
+                f"instructions (divergent barrier), others at "
+                f"{warp.wave.program.place(self.places[warp])}"
+            )
+        self.places.setdefault(warp, warp.current.pc)
         self.arrived[warp] = lanes if before is None else before | lanes
         for listener in self.cta.wave.listeners:
             listener.barrier_arrived(warp, mask, self)
@@ -81,7 +89,7 @@ class Barrier:
         if not self.arrived or self.complete_warps() < self.needed():
             return False
         warps = list(self.arrived)
-        self.arrived, self.expected = {}, None
+        self.arrived, self.places, self.expected = {}, {}, None
         if self.finish is not None:
             self.finish()
             self.finish, self.votes = None, []
@@ -119,9 +127,10 @@ def barrier_of(cta: Cta, number: int) -> Barrier:
 
 
 class _Operands:
-    """Barrier id and thread count of one instruction."""
+    """Barrier id and thread count of one instruction; ``aligned`` forbids divergence."""
 
-    def __init__(self, assembler: Assembler, operands: list[Operand]) -> None:
+    def __init__(self, assembler: Assembler, operands: list[Operand], aligned: bool) -> None:
+        self.aligned = aligned
         self._number = assembler.src(operands[0], U32)
         self._threads = assembler.src(operands[1], U32) if len(operands) > 1 else None
 
@@ -148,8 +157,9 @@ class _Operands:
         return int(values[0])
 
 
-def _drop(modifiers: Modifiers) -> None:
-    modifiers.drop("cta", "aligned")
+def _aligned(instr: Instr, modifiers: Modifiers) -> bool:
+    modifiers.drop("cta")
+    return modifiers.flag("aligned") or instr.name == "bar"
 
 
 @op("bar.warp.sync")
@@ -162,8 +172,7 @@ def bar_warp(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 
 @op("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync")
 def sync(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
-    _drop(modifiers)
-    operands = _Operands(assembler, list(instr.operands))
+    operands = _Operands(assembler, list(instr.operands), _aligned(instr, modifiers))
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         if isinstance(lanes, Gang):
@@ -176,7 +185,7 @@ def sync(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 
 def _arrive_and_wait(warp: Warp, mask: Mask, operands: _Operands) -> Outcome:
     barrier = barrier_of(warp.cta, operands.number(warp, mask))
-    barrier.arrive(warp, mask, operands.threads(warp, mask))
+    barrier.arrive(warp, mask, operands.threads(warp, mask), operands.aligned)
     if barrier.try_complete():
         return None
     return Park(barrier.queue, barrier.describe)
@@ -194,7 +203,7 @@ def _together(gang: Gang, mask: Mask, operands: _Operands) -> Outcome:
     if threads not in (None, per_cta * 32):
         return DISSOLVE
     for warp in gang.warps:
-        barrier_of(warp.cta, number).arrive(warp, None, threads)
+        barrier_of(warp.cta, number).arrive(warp, None, threads, False)
         if warp.index == per_cta - 1:
             _pass(barrier_of(warp.cta, number))
     return None
@@ -203,22 +212,22 @@ def _together(gang: Gang, mask: Mask, operands: _Operands) -> Outcome:
 def _pass(barrier: Barrier) -> None:
     """All warps of the CTA are here and run in lockstep: nobody is parked."""
     warps = list(barrier.arrived)
-    barrier.arrived, barrier.expected = {}, None
+    barrier.arrived, barrier.places, barrier.expected = {}, {}, None
     for listener in barrier.cta.wave.listeners:
         listener.barrier_passed(barrier.cta, warps, barrier)
 
 
 @op("bar.arrive", "bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive")
 def arrive(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
-    _drop(modifiers)
+    aligned = _aligned(instr, modifiers)
     if len(instr.operands) != 2:
         raise Unsupported("arrive needs a barrier and a thread count")
-    operands = _Operands(assembler, list(instr.operands))
+    operands = _Operands(assembler, list(instr.operands), aligned)
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         assert isinstance(lanes, Warp)
         barrier = barrier_of(lanes.cta, operands.number(lanes, mask))
-        barrier.arrive(lanes, mask, operands.threads(lanes, mask))
+        barrier.arrive(lanes, mask, operands.threads(lanes, mask), operands.aligned)
         barrier.try_complete()
         return None
 
@@ -228,11 +237,11 @@ def arrive(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 @op("bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red")
 def reduce(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     """d = popc, and, or of a predicate over all threads of the barrier."""
-    _drop(modifiers)
+    aligned = _aligned(instr, modifiers)
     kind = modifiers.pick("popc", "and", "or")
     type_ = modifiers.type()
     target, *rest = instr.operands
-    operands = _Operands(assembler, rest[:-1])
+    operands = _Operands(assembler, rest[:-1], aligned)
     negated = hasattr(rest[-1], "operand")
     vote = assembler.src(rest[-1].operand if negated else rest[-1], PRED)  # type: ignore[union-attr]
     d = assembler.scratch(type_) if isinstance(target, Sink) else assembler.dst(target, type_)
@@ -242,7 +251,7 @@ def reduce(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
         barrier = barrier_of(lanes.cta, operands.number(lanes, mask))
         active = np.ones(32, np.bool_) if mask is None else mask
         votes = (lanes.V[vote] ^ negated)[active]
-        barrier.arrive(lanes, mask, operands.threads(lanes, mask))
+        barrier.arrive(lanes, mask, operands.threads(lanes, mask), operands.aligned)
         barrier.votes.append((lanes, active, votes))
         barrier.finish = lambda: _deliver(barrier, kind, d)
         if barrier.try_complete():
