@@ -1,0 +1,92 @@
+"""The argument buffer holds what the driver would read for parameters of these C types."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpukit.devices.arguments import ArgumentBuffer
+
+CTYPE = {"pointer": ctypes.c_uint64, "i32": ctypes.c_int32, "u32": ctypes.c_uint32,
+         "i64": ctypes.c_int64, "u64": ctypes.c_uint64, "f32": ctypes.c_float,
+         "f64": ctypes.c_double}
+VALUE = {
+    "pointer": st.integers(0, 2**64 - 1), "u64": st.integers(0, 2**64 - 1),
+    "i32": st.integers(-2**31, 2**31 - 1), "u32": st.integers(0, 2**32 - 1),
+    "i64": st.integers(-2**63, 2**63 - 1), "f32": st.floats(width=32), "f64": st.floats(),
+}
+CASES = st.lists(st.sampled_from(sorted(VALUE)).flatmap(
+    lambda kind: st.tuples(st.just(kind), VALUE[kind])), max_size=12)
+
+
+def read(address: int, kinds: list[str]) -> list[int | float]:
+    """What a driver finds that follows the pointers and reads each parameter's own type."""
+    pointers = (ctypes.c_void_p * len(kinds)).from_address(address)
+    return [CTYPE[kind].from_address(pointers[i]).value for i, kind in enumerate(kinds)]
+
+
+def same(a: list[int | float], b: list[int | float]) -> bool:
+    return len(a) == len(b) and all(x == y or (math.isnan(x) and math.isnan(y))
+                                    for x, y in zip(a, b, strict=True))
+
+
+@given(CASES)
+def test_the_driver_reads_what_was_written(case: list[tuple[str, int | float]]) -> None:
+    kinds, values = [kind for kind, _ in case], [value for _, value in case]
+    buffer = ArgumentBuffer(tuple(kinds))
+    assert same(read(buffer.write(values), kinds), values)
+
+
+def test_writing_again_replaces_the_values_in_place() -> None:
+    kinds = ["pointer", "f32", "i64"]
+    buffer = ArgumentBuffer(tuple(kinds))
+    first = buffer.write([1, 2.0, 3])
+    assert buffer.write([4, 5.0, -6]) == first
+    assert read(first, kinds) == [4, 5.0, -6]
+
+
+@pytest.mark.parametrize("values", [[1], [1, 2, 3], [1.5, 2], [1, "2"], [None, 1], [-1, 1],
+                                    [2**64, 1], [1, 2**31]])
+def test_wrong_counts_kinds_and_ranges_are_refused(values: list[object]) -> None:
+    with pytest.raises(struct.error):
+        ArgumentBuffer(("pointer", "i32")).write(values)  # type: ignore[arg-type]
+
+
+def test_values_too_large_for_f32_are_refused() -> None:
+    with pytest.raises(OverflowError):
+        ArgumentBuffer(("f32",)).write([1e39])
+
+
+def test_an_int_for_a_float_parameter_becomes_a_float() -> None:
+    buffer = ArgumentBuffer(("f32",))
+    assert read(buffer.write([3]), ["f32"]) == [3.0]
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(KeyError, match="bool"):
+        ArgumentBuffer(("bool",))
+
+
+def test_no_parameters() -> None:
+    assert ArgumentBuffer(()).write([]) != 0
+
+
+def test_buffers_do_not_share_storage() -> None:
+    buffers = [ArgumentBuffer(("i64",)) for _ in range(8)]
+
+    def hammer(i: int) -> None:
+        for _ in range(2000):
+            assert read(buffers[i].write([i]), ["i64"]) == [i]
+
+    threads = [threading.Thread(target=hammer, args=(i,)) for i in range(len(buffers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [read(b.write([i]), ["i64"])[0] for i, b in enumerate(buffers)] == list(range(8))
