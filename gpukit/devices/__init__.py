@@ -9,26 +9,36 @@ from typing import Any, cast
 import numpy as np
 
 from gpukit.devices.protocol import Device
-from gpukit.errors import ArgumentError, NoDeviceError, UnsupportedError
+from gpukit.errors import ArgumentError, MissingDependencyError
 
 _DLPACK_CUDA = 2
 
 
 def get(name: str = "auto") -> Device:
-    """A device by name: "cuda:0" (or "cuda", "auto": the first GPU).
+    """A device by name: "cuda:0", "emu:h100", or "auto" (the first GPU, else the emulator).
 
     Raises:
         ArgumentError: the name has another form.
-        NoDeviceError: no such device here.
+        NoDeviceError: no such GPU here.
     """
     kind, _, index = name.partition(":")
-    if name == "auto" or kind == "cuda":
+    if name == "auto":
+        return cast(Device, _cuda().get(0) if _has_gpu() else _emulated().get())
+    if kind == "cuda":
         if index and not index.isdigit():
             raise ArgumentError(f"device {name!r} is not of the form cuda:0")
         return cast(Device, _cuda().get(int(index or 0)))
     if kind == "emu":
-        raise NoDeviceError(f"device {name!r}: the emulated device is not part of this version")
-    raise ArgumentError(f"device {name!r} is unknown; accepted: auto, cuda, cuda:N")
+        return cast(Device, _emulated().get(*([index] if index else [])))
+    raise ArgumentError(f"device {name!r} is unknown; accepted: auto, cuda:N, emu:h100, emu:b200")
+
+
+def _has_gpu() -> bool:
+    """Whether CuPy is here and sees a GPU. A broken CuPy is an error, not a missing GPU."""
+    try:
+        return bool(_cuda().device_count())
+    except MissingDependencyError:
+        return False
 
 
 def adopt(name: str, array: Any, function: str = "gpukit") -> tuple[Device, Any]:
@@ -45,13 +55,11 @@ def adopt(name: str, array: Any, function: str = "gpukit") -> tuple[Device, Any]
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
         return _cuda().get(array.device.id), array
-    if isinstance(array, np.ndarray | np.generic):
-        raise UnsupportedError(f"{function}: {name} is a NumPy array; running it without a GPU "
-                               "needs the emulated device, which is not part of this version: "
-                               "pass a CuPy array")
+    if isinstance(array, np.ndarray):
+        return cast(Device, _emulated().get()), array
     if not (_is_cuda_dlpack(array) or hasattr(array, "__cuda_array_interface__")):
-        raise ArgumentError(f"{function}: {name} must be a CuPy array or a CUDA tensor that speaks "
-                            f"DLPack, got {type(array).__name__}")
+        raise ArgumentError(f"{function}: {name} must be a CuPy array, a CUDA tensor that speaks "
+                            f"DLPack or a NumPy array, got {type(array).__name__}")
     wrapped = _wrap(array)
     return _cuda().get(wrapped.device.id), wrapped
 
@@ -61,6 +69,13 @@ def _cuda() -> ModuleType:
     from gpukit.devices import cuda
 
     return cuda
+
+
+def _emulated() -> ModuleType:
+    """gpukit.devices.emulated, imported when the first NumPy array arrives."""
+    from gpukit.devices import emulated
+
+    return emulated
 
 
 def _is_cuda_dlpack(array: Any) -> bool:

@@ -140,6 +140,19 @@ class CudaDevice:
         with self._cupy.cuda.Device(self.index):
             return self._cupy.ndarray(shape, dtype, order=order)
 
+    @property
+    def xp(self) -> Any:
+        """CuPy."""
+        return self._cupy
+
+    def address(self, array: Any) -> int:
+        """The device address of an array's first element."""
+        return int(array.data.ptr)
+
+    def to_host(self, array: Any) -> Any:
+        """A NumPy copy; waits for the device."""
+        return self._cupy.asnumpy(array)
+
     def synchronize(self) -> None:
         """Wait for everything enqueued on this GPU so far."""
         with self._cupy.cuda.Device(self.index) as device:

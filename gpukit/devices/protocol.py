@@ -51,6 +51,7 @@ class Device(Protocol):
     """A place where arrays live and kernels run."""
 
     name: str
+    xp: Any  # the array module: cupy or numpy
 
     @property
     def properties(self) -> Properties:
@@ -61,6 +62,12 @@ class Device(Protocol):
 
     def empty(self, shape: tuple[int, ...], dtype: Any, order: str = "C") -> Any:
         """An uninitialised array on this device."""
+
+    def address(self, array: Any) -> int:
+        """Where an array's first element is."""
+
+    def to_host(self, array: Any) -> Any:
+        """A NumPy array of the same values; waits for the device."""
 
     def synchronize(self) -> None:
         """Wait for everything enqueued so far."""

@@ -56,14 +56,25 @@ def check_device(function: str, name: str, device: Device, expected: Device) -> 
                             f"{expected.name}")
 
 
-def check_no_overlap(function: str, name: str, out: Any, array: Any, *, same_ok: bool) -> None:
+def check_no_overlap(function: str, name: str, out: Any, array: Any, device: Device, *,
+                     same_ok: bool) -> None:
     """`out` does not share memory with an input, except (same_ok) by being exactly it."""
-    start, other = out.data.ptr, array.data.ptr
-    if start == other and same_ok:
+    (low, high), (other_low, other_high) = extent(out, device), extent(array, device)
+    if same_ok and low == other_low:
         return
-    if start < other + array.nbytes and other < start + out.nbytes:
+    if low < other_high and other_low < high:
         raise ArgumentError(f"{function}: out overlaps {name} in memory"
                             + (" without being the same array" if same_ok else ""))
+
+
+def extent(array: Any, device: Device) -> tuple[int, int]:
+    """The addresses an array's elements span: lowest, and one past the highest."""
+    if not array.size:
+        return 0, 0
+    start = device.address(array)
+    reach = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
+    return (start + sum(r for r in reach if r < 0),
+            start + sum(r for r in reach if r > 0) + array.dtype.itemsize)
 
 
 def check_scalar(function: str, name: str, value: Any) -> float:

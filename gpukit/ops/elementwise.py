@@ -1,4 +1,6 @@
-"""Elementwise functions of dense CuPy arrays (float32, float16, bfloat16).
+"""Elementwise functions of dense arrays (float32, float16, bfloat16).
+
+CuPy arrays run on their GPU, NumPy arrays on the emulated one (the same PTX, on the CPU).
 
 Arithmetic is f32 with one rounding at the end. float32 and bfloat16 subnormals count as zero
 (CuPy compiles every kernel with -ftz=true), except by `copy`, which moves bits. Errors are at most
@@ -9,12 +11,14 @@ Every function accepts `out` (same shape, dtype and memory order; may be the inp
 `launch` (a `Launch`, to override how the kernel is run), runs on the current stream of the array's
 device, never synchronises, and can be captured in a CUDA graph when `out` is given. Arrays with
 gaps, other dtypes and mismatched shapes are refused with an ArgumentError. CUDA tensors of other
-libraries are taken through DLPack; results are CuPy arrays.
+libraries are taken through DLPack; their results are CuPy arrays.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from gpukit import devices
 from gpukit.devices.protocol import Device
@@ -109,18 +113,19 @@ def _apply(op: str, inputs: tuple[Any, ...], a: float, out: Any, launch: Launch 
     else:
         out = _output(op, out, operands, device)
     if x.size:  # CuPy and the driver disagree on empty grids: nothing to do is nothing launched
-        chosen = plan(op, element, x.size, _alignment((*operands, out)), launch or Launch(), device)
+        aligned = _alignment((*operands, out), device)
+        chosen = plan(op, element, x.size, aligned, launch or Launch(), device)
         chosen.kernel.launch(chosen.grid, chosen.block, (*operands, out, x.size, a))
-        if launch is None:
+        if launch is None and device.xp is not np:
             warm.keep(op, (*operands, out), chosen)
     return out
 
 
-def _alignment(operands: tuple[Any, ...]) -> int:
+def _alignment(operands: tuple[Any, ...], device: Device) -> int:
     """The largest power of two up to 32 that divides every address."""
     low = 32
     for array in operands:
-        low |= array.data.ptr
+        low |= device.address(array)
     return low & -low
 
 
@@ -145,5 +150,5 @@ def _second(op: str, name: str, array: Any, x: Any, device: Device) -> Any:
 def _output(op: str, out: Any, operands: tuple[Any, ...], device: Device) -> Any:
     out = _second(op, "out", out, operands[0], device)
     for name, array in zip(("x", "y"), operands, strict=False):
-        arrays.check_no_overlap(op, name, out, array, same_ok=True)
+        arrays.check_no_overlap(op, name, out, array, device, same_ok=True)
     return out

@@ -1,4 +1,4 @@
-"""Matrix multiplication of CuPy arrays (float32, float16, bfloat16), f32 accumulation."""
+"""Matrix multiplication of CuPy or NumPy arrays (float32, float16, bfloat16), f32 accumulation."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _output(a: Any, b: Any, out: Any, out_dtype: Any, device: Device) -> Any:
     if not out.flags.c_contiguous:
         raise ArgumentError("matmul: out is not C-contiguous (row-major)")
     for name, array in (("a", a), ("b", b)):
-        arrays.check_no_overlap("matmul", name, out, array, same_ok=False)
+        arrays.check_no_overlap("matmul", name, out, array, device, same_ok=False)
     return out
 
 

@@ -1,0 +1,167 @@
+"""The emulated GPU: NumPy arrays in, the kernel's own PTX run by `gpukit.emulator`.
+
+The source is compiled by NVRTC for the model's architecture, so what runs is what a GPU of that
+kind would get. Launches are synchronous. The counters of the last launch stay on the device.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpukit.devices import nvrtc
+from gpukit.devices.models import DEFAULT, MODELS, Model
+from gpukit.devices.protocol import Dim3, Properties
+from gpukit.errors import ArgumentError, LaunchError, UnsupportedError
+from gpukit.kernels.spec import KernelSpec, Tunables
+
+if TYPE_CHECKING:
+    from gpukit.emulator import Counters
+
+_SCALARS = {"i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
+            "f32": np.float32, "f64": np.float64}
+
+
+def get(name: str = DEFAULT) -> EmulatedDevice:
+    """The emulated device of a model; one object per model.
+
+    Raises:
+        ArgumentError: no such model; lists the known ones.
+    """
+    if name not in MODELS:
+        raise ArgumentError(f"device 'emu:{name}' is unknown; emulated models: "
+                            f"{', '.join(f'emu:{known}' for known in MODELS)}")
+    return _open(name)
+
+
+@cache
+def _open(name: str) -> EmulatedDevice:
+    return EmulatedDevice(name, MODELS[name])
+
+
+class EmulatedDevice:
+    """A GPU model on the CPU."""
+
+    xp = np
+
+    def __init__(self, name: str, model: Model) -> None:
+        self.name = f"emu:{name}"
+        self.model = model
+        self.last_counters: Counters | None = None
+        self._kernels: dict[tuple[Any, ...], EmulatedKernel] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def properties(self) -> Properties:
+        """Facts of the model."""
+        return self.model.properties
+
+    def compile(self, spec: KernelSpec, tunables: Tunables) -> EmulatedKernel:
+        """The variant's PTX, compiled once per process.
+
+        Raises:
+            ArgumentError: a tunable is unknown or not accepted.
+            UnsupportedError: the kernel is not for this model.
+            CompileError, MissingDependencyError: from NVRTC.
+        """
+        full = spec.resolve(tunables)
+        key = (spec.name, *sorted(full.items()))
+        with self._lock:
+            if key not in self._kernels:
+                self._kernels[key] = self._compile(spec, full)
+            return self._kernels[key]
+
+    def _compile(self, spec: KernelSpec, tunables: Tunables) -> EmulatedKernel:
+        arch = self._arch(spec)
+        shared = spec.shared_bytes(tunables)
+        if shared > self.properties.shared_per_cta:
+            raise UnsupportedError(f"{spec.name} needs {shared / 1024:.0f} KB shared memory, "
+                                   f"{self.properties.shared_per_cta / 1024:.0f} available")
+        compiled = nvrtc.compile_kernel(spec, tunables, arch.replace("sm_", "compute_"))
+        return EmulatedKernel(self, spec, compiled, shared)
+
+    def _arch(self, spec: KernelSpec) -> str:
+        """The model's own architecture: also plain kernels are compiled as its GPU would."""
+        spec.arch_for(self.properties.capability)
+        return self.model.arch
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, order: str = "C") -> Any:
+        """An uninitialised NumPy array."""
+        return np.empty(shape, dtype, order="F" if order == "F" else "C")
+
+    def address(self, array: Any) -> int:
+        """Where an array's first element is."""
+        return int(array.__array_interface__["data"][0])
+
+    def to_host(self, array: Any) -> Any:
+        """The array itself."""
+        return array
+
+    def synchronize(self) -> None:
+        """Launches are synchronous: nothing to wait for."""
+
+
+class EmulatedKernel:
+    """One kernel's PTX and how to run it."""
+
+    def __init__(self, device: EmulatedDevice, spec: KernelSpec, compiled: nvrtc.Compiled,
+                 shared_bytes: int) -> None:
+        self.device = device
+        self.spec = spec
+        self.arch = device.model.arch
+        self.ptx = compiled.image.rstrip(b"\0").decode()
+        self.entry = compiled.entry
+        self.shared_bytes = shared_bytes
+
+    def launch(self, grid: Dim3, block: Dim3, args: Sequence[Any]) -> None:
+        """Run to the end.
+
+        Raises:
+            LaunchError: bad configuration, or what the kernel did wrong (bounds, races, ...), with
+                the line of its `.cu` file.
+        """
+        from gpukit import emulator
+
+        memory = emulator.GlobalMemory()
+        values = [self._value(kind, arg, name, memory) for kind, arg, name in self._typed(args)]
+        try:
+            result = emulator.run(self.ptx, grid, block, values, kernel=self.entry,
+                                  arch=self.arch, shared_bytes=self.shared_bytes, memory=memory)
+        except emulator.EmulatorError as error:
+            raise LaunchError(f"{self.spec.name}: {error}") from error
+        self.device.last_counters = result.counters
+
+    def _typed(self, args: Sequence[Any]) -> list[tuple[str, Any, str]]:
+        return [(param.kind, arg, param.name)
+                for arg, param in zip(args, self.spec.params, strict=True)]
+
+    def _value(self, kind: str, arg: Any, name: str, memory: Any) -> Any:
+        """Pointers by address of the array's first element inside its mapped memory."""
+        if kind != "pointer":
+            return _SCALARS[kind](arg)
+        low, high = np.lib.array_utils.byte_bounds(arg)
+        whole = _memory(arg, low, high - low)
+        return np.uint64(memory.map(whole, name) + self.device.address(arg) - low)
+
+    def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
+        """`launch` with its configuration fixed; takes arrays, not addresses."""
+        return lambda *args: self.launch(grid, block, args)
+
+
+class _Window:
+    """A stretch of an array's memory, kept alive by the array."""
+
+    def __init__(self, array: Any, low: int, size: int) -> None:
+        self._array = array
+        self.__array_interface__ = {
+            "version": 3, "typestr": "|u1", "shape": (size,),
+            "data": (low, not array.flags.writeable)}
+
+
+def _memory(array: Any, low: int, size: int) -> Any:
+    """All bytes between a (strided) view's lowest and highest element."""
+    return np.asarray(_Window(array, low, size))
