@@ -149,6 +149,21 @@ class CudaDevice:
         """The device address of an array's first element."""
         return int(array.data.ptr)
 
+    def pointer(self, array: Any) -> int:
+        """What a bound launch takes for an array: its address."""
+        return int(array.data.ptr)
+
+    def free_bytes(self) -> int:
+        """Memory a new allocation can get: free on the GPU or kept by CuPy's pool."""
+        with self._cupy.cuda.Device(self.index):
+            free = self._cupy.cuda.runtime.memGetInfo()[0]
+            return int(free + self._cupy.get_default_memory_pool().free_bytes())
+
+    def release_memory(self) -> None:
+        """Hand CuPy's cached blocks back to the GPU."""
+        with self._cupy.cuda.Device(self.index):
+            self._cupy.get_default_memory_pool().free_all_blocks()
+
     def to_host(self, array: Any) -> Any:
         """A NumPy copy; waits for the device."""
         return self._cupy.asnumpy(array)

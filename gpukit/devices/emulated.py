@@ -97,6 +97,17 @@ class EmulatedDevice:
         """Where an array's first element is."""
         return int(array.__array_interface__["data"][0])
 
+    def pointer(self, array: Any) -> Any:
+        """What a bound launch takes for an array: the array, whose bounds the emulator checks."""
+        return array
+
+    def free_bytes(self) -> int:
+        """What is left of the model's memory; arrays live in the host's."""
+        return self.properties.memory_bytes
+
+    def release_memory(self) -> None:
+        """Nothing is kept back."""
+
     def to_host(self, array: Any) -> Any:
         """The array itself."""
         return array

@@ -44,7 +44,7 @@ class Kernel(Protocol):
         """Enqueue on the current stream. `args` follow `spec.params`: arrays, ints, floats."""
 
     def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
-        """`launch` with its configuration fixed; call it with addresses and numbers."""
+        """`launch` with its configuration fixed; call it with `Device.pointer`s and numbers."""
 
 
 class Device(Protocol):
@@ -65,6 +65,15 @@ class Device(Protocol):
 
     def address(self, array: Any) -> int:
         """Where an array's first element is."""
+
+    def pointer(self, array: Any) -> Any:
+        """What a bound launch takes for an array."""
+
+    def free_bytes(self) -> int:
+        """Memory a new allocation can get, bytes."""
+
+    def release_memory(self) -> None:
+        """Give cached memory back."""
 
     def to_host(self, array: Any) -> Any:
         """A NumPy array of the same values; waits for the device."""

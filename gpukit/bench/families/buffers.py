@@ -34,26 +34,11 @@ def slots_for(l2: str, footprint: int, device: Any, extra_bytes: int = 0) -> int
     if l2 == "rotate":
         slots = max(2, -(-ROTATE_OVER_L2 * device.properties.l2_bytes // max(1, footprint)))
     needed = slots * footprint + extra_bytes
-    free = free_bytes()
+    free = device.free_bytes()
     if needed > free:
-        raise UnsupportedError(f"needs {needed / 1e9:.1f} GB of GPU memory for {slots} buffer "
-                               f"set(s), {free / 1e9:.1f} GB are free")
+        raise UnsupportedError(f"needs {needed / 1e9:.1f} GB of memory for {slots} buffer "
+                               f"set(s), {free / 1e9:.1f} GB are free on {device.name}")
     return slots
-
-
-def free_bytes() -> int:
-    """GPU memory a new allocation can get: free on the device or kept by CuPy's pool."""
-    import cupy
-
-    pool = cupy.get_default_memory_pool()
-    return int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
-
-
-def release_memory() -> None:
-    """Hand CuPy's cached blocks back, so that the next case starts from an empty pool."""
-    import cupy
-
-    cupy.get_default_memory_pool().free_all_blocks()
 
 
 def words(array: Any) -> Any:

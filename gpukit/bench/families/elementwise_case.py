@@ -30,7 +30,8 @@ class PreparedElementwise:
         self.footprint = arrays * self.n * self.dtype.itemsize
         self.bytes_moved, self.flops = self.footprint, 0
         slots = buffers.slots_for(case.l2, self.footprint, device, extra_bytes=8 * self.n)
-        self.inputs = _inputs(op, self.dtype, self.n, slots, arrays - 1)
+        self.device = device
+        self.inputs = _inputs(device.xp, op, self.dtype, self.n, slots, arrays - 1)
         self.outputs = [device.empty((self.n,), self.dtype.numpy) for _ in range(slots)]
         self._plan = self._choose(case, device)
         self.launch = _launch_facts(self._plan, device)
@@ -44,9 +45,9 @@ class PreparedElementwise:
 
     def _bound(self) -> Any:
         call = self._plan.kernel.bind(self._plan.grid, self._plan.block)
-        addresses = [(*(x.data.ptr for x in xs), out.data.ptr)
-                     for xs, out in zip(self.inputs, self.outputs, strict=True)]
-        return lambda slot: call(*addresses[slot], self.n, SCALAR)
+        pointers = [tuple(map(self.device.pointer, (*xs, out)))
+                    for xs, out in zip(self.inputs, self.outputs, strict=True)]
+        return lambda slot: call(*pointers[slot], self.n, SCALAR)
 
     def _peers(self, names: tuple[str, ...], slots: int) -> tuple[Work, ...]:
         made = {name: PEERS[name](self.op, self.inputs, self.outputs, SCALAR) for name in names}
@@ -63,43 +64,39 @@ class PreparedElementwise:
             same = bool((buffers.words(self.inputs[0][0]) == buffers.words(self.outputs[0])).all())
             return CheckResult(0.0 if same else float("inf"), str(Bound(0.0, 0.0)), same)
         chosen = buffers.sample_indices(self.n)
-        inputs = [_gather(x, chosen) for x in self.inputs[0]]
+        inputs = [self._gather(x, chosen) for x in self.inputs[0]]
         want = reference.oracle(self.op, inputs, SCALAR, self.dtype)
-        got = _gather(self.outputs[0], chosen).astype(np.float64)
+        got = self._gather(self.outputs[0], chosen).astype(np.float64)
         return buffers.judge(got, want, reference.bound(self.op, self.dtype),
                              complete=not buffers.poisoned(self.outputs[0]))
+
+    def _gather(self, array: Any, indices: Any) -> Any:
+        """Chosen elements on the host; gathered as words, which every dtype supports."""
+        picked = buffers.words(array)[self.device.xp.asarray(indices)]
+        return self.device.to_host(picked).view(array.dtype)
 
     def close(self) -> None:
         """Let the buffers go."""
         self.inputs, self.outputs, self.peers = [], [], ()
         del self.work
-        buffers.release_memory()
+        self.device.release_memory()
 
 
-def _inputs(op: str, dtype: dtypes.DType, n: int, slots: int, count: int) -> list[tuple[Any, ...]]:
+def _inputs(xp: Any, op: str, dtype: dtypes.DType, n: int, slots: int,
+            count: int) -> list[tuple[Any, ...]]:
     """`count` random arrays per slot; slots hold equal values in different memory."""
-    first = tuple(_random(op, dtype, n, seed) for seed in range(count))
+    first = tuple(_random(xp, op, dtype, n, seed) for seed in range(count))
     return [first, *(tuple(x.copy() for x in first) for _ in range(slots - 1))]
 
 
-def _random(op: str, dtype: dtypes.DType, n: int, seed: int) -> Any:
-    import cupy
-
-    rng = cupy.random.default_rng(seed)
+def _random(xp: Any, op: str, dtype: dtypes.DType, n: int, seed: int) -> Any:
+    rng = xp.random.default_rng(seed)
     if dtype.storage == "uint8":
-        return rng.integers(0, 256, n, dtype=cupy.uint8)
-    values = rng.standard_normal(n, dtype=cupy.float32)
+        return rng.integers(0, 256, n, dtype=xp.uint8)
+    values = rng.standard_normal(n, dtype=xp.float32)
     if op in _POSITIVE:
-        cupy.abs(values, out=values)
+        xp.abs(values, out=values)
     return values if dtype.name == "f32" else values.astype(dtype.numpy)
-
-
-def _gather(array: Any, indices: Any) -> Any:
-    """Chosen elements on the host; gathered as words, which every dtype supports."""
-    import cupy
-
-    picked = buffers.words(array)[cupy.asarray(indices)]
-    return cupy.asnumpy(picked).view(array.dtype)
 
 
 def _launch_facts(chosen: Plan, device: Any) -> Mapping[str, Any]:

@@ -30,8 +30,9 @@ class PreparedMatmul:
         self.bytes_moved, self.flops = self.footprint, 2 * m * n * k
         slots = buffers.slots_for(case.l2, self.footprint, device, 4 * max(m * k, k * n))
         layout = str(case.params["layout"])
-        self.a = _operands((m, k), k**-0.5, dtype, layout[0] == "t", slots)
-        self.b = _operands((k, n), 1.0, dtype, layout[1] == "t", slots)
+        self.device = device
+        self.a = _operands(device.xp, (m, k), k**-0.5, dtype, layout[0] == "t", slots)
+        self.b = _operands(device.xp, (k, n), 1.0, dtype, layout[1] == "t", slots)
         self.out = [device.empty((m, n), self.out_dtype.numpy) for _ in range(slots)]
         rung = case.kernel.removeprefix("matmul.k")
         self.launch = {"kernel": case.kernel}
@@ -49,12 +50,10 @@ class PreparedMatmul:
 
     def check(self) -> CheckResult:
         """A sample of rows against float64, and no poison left anywhere."""
-        import cupy
-
         rows = _rows(self.out[0].shape[0])
-        a = _host(self.a[0])[rows]
-        b = _host(self.b[0])
-        got = _host(self.out[0][cupy.asarray(rows)]).astype(np.float64)
+        host = self.device.to_host
+        a, b = host(self.a[0])[rows], host(self.b[0])
+        got = host(self.out[0])[rows].astype(np.float64)
         return buffers.judge(got, reference.oracle(a, b), reference.bound(a, b, self.out_dtype),
                              complete=not buffers.poisoned(self.out[0]))
 
@@ -62,17 +61,15 @@ class PreparedMatmul:
         """Let the buffers go."""
         self.a, self.b, self.out, self.peers = [], [], [], ()
         del self.work
-        buffers.release_memory()
+        self.device.release_memory()
 
 
-def _operands(shape: tuple[int, int], factor: float, dtype: dtypes.DType, transposed: bool,
-              slots: int) -> list[Any]:
+def _operands(xp: Any, shape: tuple[int, int], factor: float, dtype: dtypes.DType,
+              transposed: bool, slots: int) -> list[Any]:
     """One matrix per slot, equal values in different memory; stored transposed if asked."""
-    import cupy
-
-    rng = cupy.random.default_rng(shape[0] * 31 + shape[1])
+    rng = xp.random.default_rng(shape[0] * 31 + shape[1])
     stored = shape[::-1] if transposed else shape
-    first = (rng.standard_normal(stored, dtype=cupy.float32) * factor).astype(dtype.numpy)
+    first = (rng.standard_normal(stored, dtype=xp.float32) * factor).astype(dtype.numpy)
     matrices = [first, *(first.copy() for _ in range(slots - 1))]
     return [matrix.T if transposed else matrix for matrix in matrices]
 
@@ -82,12 +79,6 @@ def _rows(m: int) -> Any:
         return np.arange(m)
     return np.unique(np.concatenate([
         [0, m - 1], np.random.default_rng(m).integers(0, m, _CHECKED_ROWS - 2)]))
-
-
-def _host(array: Any) -> Any:
-    import cupy
-
-    return cupy.asnumpy(array)
 
 
 def _cublas(case: PreparedMatmul) -> Launch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpukit import dtypes
-from gpukit.bench.families.buffers import Launch, free_bytes, release_memory
+from gpukit.bench.families.buffers import Launch
 from gpukit.bench.families.elementwise_peers import memcpy
 
 _COPY_BYTES = 1 << 30
@@ -14,9 +14,9 @@ _GEMM = 8192
 
 def copy_ceiling(device: Any) -> dict[str, Any] | None:
     """The runtime's device-to-device memcpy of 1 GiB, cold: {"gbs", "what"}."""
-    if free_bytes() < 3 * _COPY_BYTES:
+    if device.free_bytes() < 3 * _COPY_BYTES:
         return None
-    time_us = _median_us("memcpy", _large_copy())
+    time_us = _median_us("memcpy", _large_copy(), device)
     return {"gbs": 2 * _COPY_BYTES / time_us / 1e3,
             "what": "device-to-device memcpy of 1 GiB, L2 flushed"}
 
@@ -24,9 +24,9 @@ def copy_ceiling(device: Any) -> dict[str, Any] | None:
 def gemm_ceiling(device: Any, dtype: str) -> dict[str, Any] | None:
     """cuBLAS on 8192^3 random values of this dtype: {"tflops", "what"}."""
     kind = dtypes.parse(dtype)
-    if free_bytes() < 8 * _GEMM * _GEMM * kind.itemsize:
+    if device.free_bytes() < 8 * _GEMM * _GEMM * kind.itemsize:
         return None
-    time_us = _median_us("cublas", _large_gemm(kind))
+    time_us = _median_us("cublas", _large_gemm(kind), device)
     return {"tflops": 2 * _GEMM**3 / time_us / 1e6,
             "what": f"cuBLAS {_GEMM}^3 {dtype}, B stored [N, K]"}
 
@@ -47,7 +47,7 @@ def _large_gemm(kind: dtypes.DType) -> Launch:
     return lambda slot: cupy.matmul(a, b.T, out=out)
 
 
-def _median_us(name: str, launch: Launch) -> float:
+def _median_us(name: str, launch: Launch, device: Any) -> float:
     """Time one launch; its buffers die with it, and their memory goes back."""
     from gpukit.measure import TimingOptions, Work, time_works
 
@@ -55,4 +55,4 @@ def _median_us(name: str, launch: Launch) -> float:
         return time_works([Work(name, launch)], TimingOptions(budget_s=0.5))[0].median_us
     finally:
         del launch
-        release_memory()
+        device.release_memory()
