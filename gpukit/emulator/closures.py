@@ -20,13 +20,13 @@ def _into_ufunc(fn: Callable[..., Any], args: list[int], d: int) -> Full:
         (a,) = args
 
         def unary(v: Rows) -> None:
-            fn(v[a], v[d])
+            fn(v[a], out=v[d])
 
         return unary
     a, b = args
 
     def binary(v: Rows) -> None:
-        fn(v[a], v[b], v[d])
+        fn(v[a], v[b], out=v[d])
 
     return binary
 

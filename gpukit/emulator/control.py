@@ -10,6 +10,7 @@ from gpukit.emulator import calls
 from gpukit.emulator.errors import TrapError
 from gpukit.emulator.frames import Frame
 from gpukit.emulator.instructions import Mask, Modifiers, Op, Unsupported, op
+from gpukit.emulator.lanes import POLLS
 from gpukit.emulator.mem import windows
 from gpukit.emulator.outcomes import EXIT, YIELD, Jump, Outcome, Scatter
 from gpukit.emulator.program import Code
@@ -71,7 +72,12 @@ def trap(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 @op("nanosleep")
 def nanosleep(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     modifiers.type()
-    return Op("branch", handler=lambda lanes, mask: YIELD, wide=True)
+
+    def run(lanes: Lanes, mask: Mask) -> Outcome:
+        lanes.current.polls += POLLS
+        return YIELD
+
+    return Op("branch", handler=run, wide=True)
 
 
 @op("pmevent")
@@ -127,9 +133,10 @@ class _Entry:
             raise Unsupported(f"call passes {len(actual)} values, {len(formal)} are expected")
         pairs = []
         for value, parameter in zip(actual, formal, strict=True):
-            if not (isinstance(value, Sym) and value.target in self.caller.offsets):
+            passed = isinstance(value, Sym) and value.target in self.caller.offsets
+            if not passed or parameter not in self.callee.offsets:
                 raise Unsupported("only .param variables can be passed to a function")
-            start = self.caller.offsets[value.target]  # type: ignore[index]
+            start = self.caller.offsets[value.target]  # type: ignore[union-attr,index]
             pairs.append((start, self.callee.offsets[parameter], parameter.size))
         return tuple(pairs)
 

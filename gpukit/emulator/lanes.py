@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
 NEVER = 1 << 60
-PATIENCE = 1 << 15  # instructions a split may issue while siblings wait, before they get a turn
+POLLS = 16  # reads of memory that others change, before siblings and other warps get a turn
+PATIENCE = 1 << 20  # instructions a split may issue while siblings wait, before they get a turn
+SLICE = 512  # instructions between looks at the siblings
 
 
 def _repeats(outcome: Outcome) -> bool:
@@ -38,14 +40,16 @@ def _repeats(outcome: Outcome) -> bool:
 class Split:
     """Lanes of a unit at one pc. ``mask`` is None if these are all lanes of the unit."""
 
-    __slots__ = ("frame", "mask", "park", "pc", "penalty")
+    __slots__ = ("frame", "mask", "park", "pc", "penalty", "polls", "streak")
 
     def __init__(self, pc: int, mask: Mask, frame: Frame | None = None) -> None:
         self.pc = pc
         self.mask = mask
         self.frame = frame
         self.park: Park | None = None
-        self.penalty = 0
+        self.penalty = 0  # how often it was sent behind its siblings
+        self.polls = 0  # volatile, acquiring or atomic reads since then: a spin waits for others
+        self.streak = 0  # instructions since then
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -120,14 +124,17 @@ class Lanes:
         self.current = split
         alone = len(self.splits) == 1
         stop = NEVER if alone else self._stop(split)
-        limit = budget if alone else min(budget, PATIENCE)
+        limit = min(budget, SLICE)
         try:
             issued = self._issue(split, stop, limit, alone)
         except KernelFault as fault:
             fault.locate(self.where(fault.lane))
             raise
-        if not alone and issued >= PATIENCE:
-            split.penalty += 1
+        split.streak = 0 if alone else split.streak + issued
+        if split.polls >= POLLS or split.streak >= PATIENCE:
+            split.penalty += not alone
+            split.polls = split.streak = 0
+            self._yielded = alone
         return issued
 
     def _issue(self, split: Split, stop: int, limit: int, alone: bool) -> int:
@@ -213,7 +220,7 @@ class Lanes:
     def _move(self, split: Split, outcome: Outcome) -> None:
         if isinstance(outcome, Exit):
             self.splits.remove(split)
-            self.lanes_ended()
+            self.lanes_ended(split.mask)
         elif isinstance(outcome, Park):
             split.park = outcome
             if not outcome.retry:
@@ -226,7 +233,7 @@ class Lanes:
         else:
             split.pc += 1
 
-    def lanes_ended(self) -> None:
+    def lanes_ended(self, mask: Mask) -> None:
         """Called when lanes have exited; warps tell their CTA."""
 
     # Places

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpukit.emulator.instructions import Mask
 from gpukit.emulator.lanes import Lanes, Split
 from gpukit.emulator.waits import WaitQueue
 
@@ -55,7 +56,9 @@ class Warp(Lanes):
             return None
         return self.splits[0]
 
-    def lanes_ended(self) -> None:
+    def lanes_ended(self, mask: Mask) -> None:
+        for listener in self.wave.listeners:
+            listener.lanes_ended(self, mask)
         self.convergence.wake()
         self.cta.lanes_ended()
         if not self.splits:
@@ -82,10 +85,11 @@ class Gang(Lanes):
         """Give the lanes back to the warps."""
         for number, warp in enumerate(self.warps):
             lanes = slice(number * WARP, (number + 1) * WARP)
-            before = len(warp.splits)
+            before = warp.live
             warp.splits = [part for s in self.splits if (part := _part(s, lanes, warp))]
-            if not warp.splits and before:
-                warp.lanes_ended()
+            ended = before & ~warp.live
+            if ended.any():
+                warp.lanes_ended(ended)
 
 
 def _part(split: Split, lanes: slice, warp: Warp) -> Split | None:

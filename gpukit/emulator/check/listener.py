@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpukit.emulator.cta import Cta
     from gpukit.emulator.instructions import Mask
     from gpukit.emulator.lanes import Lanes
     from gpukit.emulator.mem.access import Access
@@ -31,8 +30,11 @@ class Listener:
     def fenced(self, lanes: Lanes, mask: Mask, kind: str) -> None:
         """``kind`` is the opcode: "membar.gl", "fence.proxy.async", ..."""
 
-    def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object) -> None:
-        """Lanes arrived at a barrier (before it completes, if they are the last)."""
+    def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        """Lanes arrived at a barrier: the release side, before the phase completes."""
 
-    def barrier_passed(self, cta: Cta, warps: list[Warp], barrier: object) -> None:
-        """The barrier completed: these warps go on (or went on, if they only arrived)."""
+    def barrier_passed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        """Lanes that waited for this phase go on: the acquire side."""
+
+    def lanes_ended(self, warp: Warp, mask: Mask) -> None:
+        """Lanes exited."""

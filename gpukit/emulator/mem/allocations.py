@@ -148,9 +148,11 @@ class GlobalMemory:
         at = bisect_right(self._bases, address) - 1
         near = self._allocations[at] if at >= 0 else None
         after = self._allocations[at + 1] if at + 1 < len(self._allocations) else None
+        if address < (1 << 16):
+            return "no allocation is there (a null pointer?)"
         if after is not None and (near is None or after.base - address < address - near.end):
             return f"{after.base - address} bytes before the start of {after.name}"
-        if near is None or address < (1 << 16):
+        if near is None:
             return "no allocation is there"
         past = address + size - near.end
         return f"{past} bytes past the end of {near.name} ({near.size} bytes)"

@@ -63,6 +63,7 @@ def _build(
     place = Place(assembler, operands[0], space, type_.bytes * count)
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
+        lanes.current.polls += returned is not None
         for access in place.accesses(lanes, mask):
             require_writable(access)
             access.pattern.hits[ATOMICS] += 1

@@ -84,8 +84,10 @@ def load(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     if space == "param" and _is_framed(source, assembler):
         space = "local"
     place = Place(assembler, source, space, elements.size)
+    polls = order != "weak"
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
+        lanes.current.polls += polls
         for access in place.accesses(lanes, mask):
             _fetch(lanes, access, elements)
             for listener in lanes.wave.listeners:

@@ -52,9 +52,11 @@ class OperandParser:
     def _list(self, scope: Scope, opening: str, closing: str) -> Vec:
         self.tokens.expect(opening)
         items: list[Operand] = []
-        while not self.tokens.accept(closing):
+        if not self.tokens.accept(closing):
             items.append(self.operand(scope))
-            self.tokens.accept(",")
+            while self.tokens.accept(","):
+                items.append(self.operand(scope))
+            self.tokens.expect(closing)
         return Vec(tuple(items))
 
     def _name(self, scope: Scope) -> Operand:

@@ -204,10 +204,9 @@ class _Parser:
             raise tokens.error(f"expected an instruction, found {opcode!r}")
         while tokens.peek().startswith("."):
             opcode += tokens.next()
-        operands = []
-        while tokens.peek() not in (";", ""):
+        operands = [] if tokens.peek() == ";" else [self.operands.operand(scope)]
+        while tokens.accept(","):
             operands.append(self.operands.operand(scope))
-            tokens.accept(",")
         text = tokens.since(start)
         tokens.expect(";")
         name, *mods = opcode.split(".")

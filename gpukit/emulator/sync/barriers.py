@@ -35,8 +35,10 @@ class Barrier:
         self.cta = cta
         self.number = number
         self.queue = WaitQueue()
+        self.phase = 0  # completed so far
         self.expected: int | None = None  # warps; None = all live warps of the CTA
         self.arrived: dict[Warp, Any] = {}  # lanes that have arrived
+        self.waiting: dict[Warp, Any] = {}  # those of them that wait
         self.places: dict[Warp, int] = {}  # pc of each warp's first arrival
         self.votes: list[tuple[Warp, Any, Any]] = []  # of a reduction: warp, lanes, predicates
         self.finish: Callable[[], None] | None = None  # delivers a reduction's result
@@ -67,7 +69,13 @@ class Barrier:
         self.places.setdefault(warp, warp.current.pc)
         self.arrived[warp] = lanes if before is None else before | lanes
         for listener in self.cta.wave.listeners:
-            listener.barrier_arrived(warp, mask, self)
+            listener.barrier_arrived(warp, mask, self, self.phase)
+
+    def wait(self, warp: Warp, mask: Mask) -> None:
+        """Note that these lanes do not go on before the barrier completes."""
+        lanes = np.ones(32, np.bool_) if mask is None else mask
+        before = self.waiting.get(warp)
+        self.waiting[warp] = lanes if before is None else before | lanes
 
     @staticmethod
     def _count(warps: int | None) -> str:
@@ -88,15 +96,20 @@ class Barrier:
         """Release everybody if enough warps are here."""
         if not self.arrived or self.complete_warps() < self.needed():
             return False
-        warps = list(self.arrived)
-        self.arrived, self.places, self.expected = {}, {}, None
         if self.finish is not None:
             self.finish()
             self.finish, self.votes = None, []
-        for listener in self.cta.wave.listeners:
-            listener.barrier_passed(self.cta, warps, self)
-        self.queue.wake()
+        self.complete()
         return True
+
+    def complete(self) -> None:
+        """Begin the next phase and let the waiting lanes go on."""
+        for listener in self.cta.wave.listeners:
+            for warp, lanes in self.waiting.items():
+                listener.barrier_passed(warp, lanes, self, self.phase)
+        self.phase += 1
+        self.arrived, self.waiting, self.places, self.expected = {}, {}, {}, None
+        self.queue.wake()
 
     def describe(self) -> str:
         """For the deadlock report."""
@@ -167,7 +180,7 @@ def bar_warp(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     from gpukit.emulator.warp.collective import collective
 
     members = assembler.src(instr.operands[0], U32)
-    return collective("barrier", members, lambda lanes, mask, groups: None)
+    return collective("barrier", members, lambda lanes, group: None)
 
 
 @op("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync")
@@ -186,6 +199,7 @@ def sync(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 def _arrive_and_wait(warp: Warp, mask: Mask, operands: _Operands) -> Outcome:
     barrier = barrier_of(warp.cta, operands.number(warp, mask))
     barrier.arrive(warp, mask, operands.threads(warp, mask), operands.aligned)
+    barrier.wait(warp, mask)
     if barrier.try_complete():
         return None
     return Park(barrier.queue, barrier.describe)
@@ -203,18 +217,12 @@ def _together(gang: Gang, mask: Mask, operands: _Operands) -> Outcome:
     if threads not in (None, per_cta * 32):
         return DISSOLVE
     for warp in gang.warps:
-        barrier_of(warp.cta, number).arrive(warp, None, threads, False)
+        barrier = barrier_of(warp.cta, number)
+        barrier.arrive(warp, None, threads, False)
+        barrier.wait(warp, None)
         if warp.index == per_cta - 1:
-            _pass(barrier_of(warp.cta, number))
+            barrier.complete()
     return None
-
-
-def _pass(barrier: Barrier) -> None:
-    """All warps of the CTA are here and run in lockstep: nobody is parked."""
-    warps = list(barrier.arrived)
-    barrier.arrived, barrier.places, barrier.expected = {}, {}, None
-    for listener in barrier.cta.wave.listeners:
-        listener.barrier_passed(barrier.cta, warps, barrier)
 
 
 @op("bar.arrive", "bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive")
@@ -253,6 +261,7 @@ def reduce(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
         votes = (lanes.V[vote] ^ negated)[active]
         barrier.arrive(lanes, mask, operands.threads(lanes, mask), operands.aligned)
         barrier.votes.append((lanes, active, votes))
+        barrier.wait(lanes, mask)
         barrier.finish = lambda: _deliver(barrier, kind, d)
         if barrier.try_complete():
             return None
