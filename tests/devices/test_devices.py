@@ -13,7 +13,7 @@ from gpukit import devices
 from gpukit.devices import cuda
 from gpukit.devices.cuda import _uuid
 from gpukit.devices.protocol import Properties
-from gpukit.errors import ArgumentError, MissingDependencyError, NoDeviceError, UnsupportedError
+from gpukit.errors import ArgumentError, MissingDependencyError, NoDeviceError
 
 
 @pytest.fixture
@@ -27,7 +27,8 @@ def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("name", "message"), [
     ("cuda:x", "device 'cuda:x' is not of the form cuda:0"),
     ("cuda:-1", "device 'cuda:-1' is not of the form cuda:0"),
-    ("gpu", "device 'gpu' is unknown; accepted: auto, cuda, cuda:N"),
+    ("gpu", "device 'gpu' is unknown; accepted: auto, cuda:N, emu:h100, emu:b200"),
+    ("emu:a100", "device 'emu:a100' is unknown; emulated models: .*emu:h100"),
     ("", "device '' is unknown"),
 ])
 def test_names_that_are_refused(name: str, message: str) -> None:
@@ -35,11 +36,22 @@ def test_names_that_are_refused(name: str, message: str) -> None:
         devices.get(name)
 
 
-@pytest.mark.parametrize("name", ["auto", "cuda", "cuda:0"])
+@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
 @pytest.mark.usefixtures("no_cupy")
 def test_without_cupy_the_extra_is_named(name: str) -> None:
     with pytest.raises(MissingDependencyError, match=r"needs CuPy.*pip install 'gpukit\[cuda13\]'"):
         devices.get(name)
+
+
+@pytest.mark.usefixtures("no_cupy")
+def test_auto_without_cupy_is_the_emulator() -> None:
+    assert devices.get("auto") is devices.get("emu")
+
+
+def test_auto_is_the_first_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(cuda, "get", lambda index: f"GPU {index}")
+    assert devices.get("auto") == "GPU 0"
 
 
 @pytest.mark.parametrize(("count", "index", "message"), [
@@ -53,15 +65,15 @@ def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch, count: int,
         cuda.get.__wrapped__(index)
 
 
-def test_numpy_arrays_are_not_adopted() -> None:
-    with pytest.raises(UnsupportedError, match=r"exp: x is a NumPy array.*pass a CuPy array"):
-        devices.adopt("x", np.ones(3), "exp")
+def test_numpy_arrays_are_emulated() -> None:
+    x = np.ones(3)
+    device, array = devices.adopt("x", x, "exp")
+    assert device.name.startswith("emu:") and array is x
 
 
 def test_a_tensor_on_the_cpu_is_not_adopted() -> None:
     tensor = SimpleNamespace(__dlpack_device__=lambda: (1, 0))
-    with pytest.raises(ArgumentError, match="exp: x must be a CuPy array or a CUDA tensor that "
-                                            "speaks DLPack, got SimpleNamespace"):
+    with pytest.raises(ArgumentError, match=r"exp: x must be .*, got SimpleNamespace"):
         devices.adopt("x", tensor, "exp")
 
 

