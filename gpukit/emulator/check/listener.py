@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpukit.emulator.check.async_ops import AsyncOp
     from gpukit.emulator.instructions import Mask
     from gpukit.emulator.lanes import Lanes
     from gpukit.emulator.mem.access import Access
@@ -35,6 +38,24 @@ class Listener:
 
     def barrier_passed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
         """Lanes that waited for this phase go on: the acquire side."""
+
+    def async_issued(self, op: AsyncOp) -> None:
+        """An asynchronous operation was issued; its bytes may be read and written from now on."""
+
+    def async_performed(self, op: AsyncOp) -> None:
+        """Its values have moved; nobody has observed that yet."""
+
+    def barrier_signalled(self, barrier: object, phase: int, op: AsyncOp) -> None:
+        """An asynchronous operation's complete-tx or arrive joined this phase of an mbarrier.
+
+        Whoever passes the phase (``barrier_passed``) has observed the operation.
+        """
+
+    def group_waited(self, warp: Warp, mask: Mask, ops: Sequence[AsyncOp], reads_only: bool) -> None:
+        """Lanes waited for groups (cp.async, bulk, wgmma) and so observed these operations.
+
+        ``reads_only``: a ``wait_group.read``, after which only the source may be reused.
+        """
 
     def lanes_ended(self, warp: Warp, mask: Mask) -> None:
         """Lanes exited."""
