@@ -51,7 +51,9 @@ class Listener:
         Whoever passes the phase (``barrier_passed``) has observed the operation.
         """
 
-    def group_waited(self, warp: Warp, mask: Mask, ops: Sequence[AsyncOp], reads_only: bool) -> None:
+    def group_waited(
+        self, warp: Warp, mask: Mask, ops: Sequence[AsyncOp], reads_only: bool
+    ) -> None:
         """Lanes waited for groups (cp.async, bulk, wgmma) and so observed these operations.
 
         ``reads_only``: a ``wait_group.read``, after which only the source may be reused.
