@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from gpukit.errors import UnknownKernelError
-from gpukit.kernels import elementwise, matmul
+from gpukit.kernels import elementwise, matmul, timing
 from gpukit.kernels.spec import KernelSpec, Param, Tunable
 
 __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
@@ -14,7 +14,7 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 @cache
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
-    return {spec.name: spec for spec in (*elementwise.SPECS, *matmul.SPECS)}
+    return {spec.name: spec for spec in (*elementwise.SPECS, *matmul.SPECS, *timing.SPECS)}
 
 
 def names() -> tuple[str, ...]:

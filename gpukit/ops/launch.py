@@ -45,10 +45,14 @@ class Launch:
         if isinstance(self.grid, str) and self.grid not in ("gs1", "gs2"):
             raise ArgumentError(f"grid={self.grid!r} is not accepted; use gs1, gs2 or a number "
                                 "of CTAs")
-        if not isinstance(self.grid, str) and not 1 <= self.grid <= _MAX_GRID:
-            raise ArgumentError(f"grid={self.grid} is not accepted; CTAs go from 1 to {_MAX_GRID}")
-        if self.waves < 1:
-            raise ArgumentError(f"waves={self.waves} is not accepted; at least 1")
+        if not isinstance(self.grid, str):
+            _check_integer("grid", self.grid, _MAX_GRID)
+        _check_integer("waves", self.waves, _MAX_GRID)
+
+
+def _check_integer(name: str, value: object, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ArgumentError(f"{name}={value!r} is not accepted; an integer from 1 to {most}")
 
 
 @dataclass(frozen=True)
