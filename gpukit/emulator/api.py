@@ -68,36 +68,46 @@ def run(
 
     Raises ``EmulatorError``: ``LaunchError`` for bad input, ``KernelFault`` for what a kernel did.
     """
-    text, name = _text(ptx_or_cu)
-    if not _is_ptx(text):
-        text = compile_ptx(
-            text,
-            arch=arch or DEFAULT_ARCH,
-            name=name,
-            options=tuple(options),
-            include_dirs=tuple(include_dirs),
-        )
-    program = load(text, kernel, arch)
+    ptx = _ptx(ptx_or_cu, arch, tuple(options), tuple(include_dirs))
+    chosen = Options(
+        cluster=_dim3("cluster", cluster) if cluster is not None else None,
+        dynamic_shared=shared_bytes,
+        seed=seed,
+        policy=policy,
+        checks=checks,
+        budget=budget,
+        cooperative=cooperative,
+        stack_bytes=stack_bytes,
+        listeners=listeners,
+    )
     launch = Launch(
-        program,
+        load(ptx, kernel, arch),
         _dim3("grid", grid),
         _dim3("block", block),
         args,
         GlobalMemory() if memory is None else memory,
-        Options(
-            _dim3("cluster", cluster) if cluster is not None else None,
-            shared_bytes,
-            seed,
-            policy,
-            checks,
-            budget,
-            cooperative,
-            stack_bytes,
-            listeners,
-        ),
+        chosen,
     )
     counters = launch.run()
     return Result(counters, "".join(launch.output))
+
+
+def _ptx(
+    source: str | Path, arch: str | None, options: tuple[str, ...], include_dirs: tuple[str, ...]
+) -> str:
+    """PTX text of whatever ``run`` was given."""
+    text, path = _text(source)
+    if _is_ptx(text):
+        return text
+    if path is not None:
+        include_dirs = (*include_dirs, str(path.parent))
+    return compile_ptx(
+        text,
+        arch=arch or DEFAULT_ARCH,
+        name=str(path) if path else "kernel.cu",
+        options=options,
+        include_dirs=include_dirs,
+    )
 
 
 @lru_cache(maxsize=64)
@@ -119,14 +129,14 @@ def _program(ptx: str, kernel: str) -> Program:
     return assemble(module, module.functions[kernel])
 
 
-def _text(source: str | Path) -> tuple[str, str]:
-    """The text and a name for messages."""
+def _text(source: str | Path) -> tuple[str, Path | None]:
+    """The text, and the file it came from."""
     if isinstance(source, Path) or ("\n" not in source and source.endswith((".cu", ".ptx"))):
         path = Path(source)
         if not path.is_file():
             raise LaunchError(f"ptx_or_cu: {path} does not exist")
-        return path.read_text(), str(path)
-    return source, "kernel.cu"
+        return path.read_text(), path
+    return source, None
 
 
 def _is_ptx(text: str) -> bool:

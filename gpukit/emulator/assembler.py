@@ -10,6 +10,7 @@ import numpy as np
 from gpukit.emulator import closures, layout
 from gpukit.emulator.errors import UnsupportedInstructionError
 from gpukit.emulator.guards import gang_handler, guarded
+from gpukit.emulator.immediates import immediate
 from gpukit.emulator.instructions import Expr, Op, Unsupported, build
 from gpukit.emulator.mem import windows
 from gpukit.emulator.program import SHARED_START, Code, Program, Slot, index_runs, take_rows
@@ -262,23 +263,6 @@ class Assembler:
             fits = self.program.slots[dests[0]].dtype == expr.result.dtype
             full, masked = closures.single(fn, args, dests[0], out and fits, result.pack)
         return Op(category, full, masked)
-
-
-def immediate(operand: Imm, type_: PtxType) -> Any:
-    """The value of a literal as ``type_``: bytes of one lane."""
-    value = operand.value
-    if type_.kind == "p":
-        return bool(value)
-    if operand.float_bits and not type_.is_float:
-        return int(value).to_bytes(operand.float_bits // 8, "little")[: type_.bytes]
-    if operand.float_bits:
-        raw = int(value).to_bytes(operand.float_bits // 8, "little")
-        return np.frombuffer(raw, f"f{operand.float_bits // 8}")[0]
-    if isinstance(value, float):
-        return np.float64(value)
-    if type_.is_float and type_.pack == 1 and type_.bits >= 32:
-        return float(value)
-    return (value & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
 
 
 def _fitting(fn: Any, result: PtxType, target: Operand) -> tuple[Any, PtxType]:

@@ -95,9 +95,7 @@ def restore_registers(lanes: Lanes, active: Any, frame: Frame) -> None:
 # Functions of the driver
 
 
-def system_call(
-    name: str, returns: list[Operand], args: list[Operand], assembler: Assembler
-) -> Op:
+def system_call(name: str, returns: list[Operand], args: list[Operand], assembler: Assembler) -> Op:
     """printf and assert."""
     if name not in ("vprintf", "__assertfail"):
         raise Unsupported(f"function {name} is declared but not defined")

@@ -150,9 +150,7 @@ class _Entry:
         return Jump(self.callee.start, frame, changes_frame=True)
 
 
-def _indirect(
-    assembler: Assembler, target: int, returns: list[Operand], args: list[Operand]
-) -> Op:
+def _indirect(assembler: Assembler, target: int, returns: list[Operand], args: list[Operand]) -> Op:
     entries: dict[int, _Entry] = {}
     for code in assembler.program.codes[1:]:
         try:

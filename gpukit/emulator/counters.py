@@ -76,15 +76,19 @@ def collect(launch: Launch, wave: Wave) -> Counters:
             by_class[made.category] = by_class.get(made.category, 0) + count
             line = str(instr.source)
             by_line[line] = by_line.get(line, 0) + count
-    outer = [GlobalTraffic(*row) for row in launch.memory.patterns.sums().tolist()]
+    loads, stores, atomics = (GlobalTraffic(*row) for row in launch.memory.patterns.sums().tolist())
     inner = [SharedTraffic(*row) for row in wave.shared.patterns.sums().tolist()]
     return Counters(
-        dict(sorted(by_class.items())),
-        total,
-        1 - idle / (32 * total) if total else 1.0,
-        by_line,
-        *outer,
-        *inner,
-        int(wave.local.patterns.sums()[:, 3].sum()),
-        dict(launch.extra),
+        instructions=dict(sorted(by_class.items())),
+        warp_instructions=total,
+        active_lanes=1 - idle / (32 * total) if total else 1.0,
+        lines=by_line,
+        global_loads=loads,
+        global_stores=stores,
+        global_atomics=atomics,
+        shared_loads=inner[0],
+        shared_stores=inner[1],
+        shared_atomics=inner[2],
+        local_bytes=int(wave.local.patterns.sums()[:, 3].sum()),
+        extra=dict(launch.extra),
     )

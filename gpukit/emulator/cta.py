@@ -21,8 +21,8 @@ class Cta:
 
     def __init__(self, wave: Wave, slot: int, rank: int, first_lane: int) -> None:
         self.wave = wave
-        self.slot = slot
-        self.rank = rank
+        self.slot: int = slot
+        self.rank: int = rank
         self.first_lane = first_lane
         self.position: tuple[int, int, int] = (0, 0, 0)
         self.cluster: list[Cta] = []

@@ -23,7 +23,7 @@ class LaunchError(EmulatorError):
     """Grid, block, arguments or options do not fit the kernel."""
 
 
-class KernelFault(EmulatorError):
+class KernelFault(EmulatorError):  # noqa: N818 - what a GPU calls a fault
     """A running kernel did something a GPU would fault on, or that is undefined.
 
     ``what`` is the bare complaint and ``lane`` the lane inside the executing unit; the engine

@@ -14,6 +14,7 @@ FAMILIES = (
     "alu.floats",
     "alu.integers",
     "alu.moves",
+    "alu.shifts",
     "control",
     "mem.atomics",
     "mem.hints",

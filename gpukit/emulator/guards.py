@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpukit.emulator.instructions import Handler, Mask, Op
 from gpukit.emulator.lanes import Lanes
-from gpukit.emulator.outcomes import DISSOLVE, Diverge, Dissolve, Outcome, Repeat, Yield
+from gpukit.emulator.outcomes import DISSOLVE, Dissolve, Diverge, Outcome, Repeat, Yield
 
 
 def guarded(handler: Handler, p: int, negated: bool) -> Handler:

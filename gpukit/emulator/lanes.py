@@ -13,8 +13,8 @@ from gpukit.emulator.errors import KernelFault
 from gpukit.emulator.frames import Frame
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.outcomes import (
-    Diverge,
     Dissolve,
+    Diverge,
     Exit,
     Jump,
     Outcome,

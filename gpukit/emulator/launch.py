@@ -55,16 +55,17 @@ class Launch:
         memory: GlobalMemory,
         options: Options,
     ) -> None:
-        self.program = program
-        self.memory = memory
-        self.grid, self.block = grid, block
-        self.threads = block[0] * block[1] * block[2]
+        self.program: Program = program
+        self.memory: GlobalMemory = memory
+        self.grid: Dim3 = grid
+        self.block: Dim3 = block
+        self.threads: int = block[0] * block[1] * block[2]
         required = program.kernel.directives.get("reqnctapercluster")
-        self.cluster = options.cluster or _three(required) or (1, 1, 1)
-        self.explicit_cluster = options.cluster is not None or required is not None
-        self.cluster_size = self.cluster[0] * self.cluster[1] * self.cluster[2]
-        self.dynamic_shared = options.dynamic_shared
-        self.shared_end = max(program.static_shared, SHARED_START) + options.dynamic_shared
+        self.cluster: Dim3 = options.cluster or _three(required) or (1, 1, 1)
+        self.explicit_cluster: bool = options.cluster is not None or required is not None
+        self.cluster_size: int = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        self.dynamic_shared: int = options.dynamic_shared
+        self.shared_end: int = max(program.static_shared, SHARED_START) + options.dynamic_shared
         recursive = any(code.recursive for code in program.codes)
         self.local_bytes = program.local_bytes + (options.stack_bytes if recursive else 0)
         self.checks = options.checks
@@ -158,8 +159,8 @@ def _check_block(program: Program, block: Dim3, threads: int) -> None:
     required, most = directives.get("reqntid"), directives.get("maxntid")
     if required and _three(required) != block:
         raise LaunchError(f"block: the kernel was compiled for {_three(required)}, not {block}")
-    if most and threads > most[0] * (most + (1, 1))[1] * (most + (1, 1))[2]:
-        limit = np.prod(most)
+    limit = int(np.prod(most)) if most else threads
+    if threads > limit:
         raise LaunchError(f"block: {block} has more than the kernel's {limit} threads (maxntid)")
 
 
@@ -168,5 +169,3 @@ def _three(values: tuple[int, ...] | None) -> Dim3 | None:
         return None
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpukit.emulator.ptx.ir import Function, Module, Sym, Var
+from gpukit.emulator.ptx.ir import Addr, Function, Module, Sym, Var, Vec
 
 
 def align_up(value: int, alignment: int) -> int:
@@ -63,7 +63,9 @@ def is_recursive(function: Function) -> bool:
     return False
 
 
-def shared_layout(module: Module, functions: list[Function], start: int) -> tuple[dict[Var, int], int]:
+def shared_layout(
+    module: Module, functions: list[Function], start: int
+) -> tuple[dict[Var, int], int]:
     """Static variables first, then ``extern`` ones, which all start the dynamic part."""
     wanted = {id(s) for f in functions for i in f.body for s in _symbols(i.operands)}
     declared = [v for f in functions for v in f.variables if v.space == "shared"]
@@ -81,8 +83,8 @@ def _symbols(operands: Iterable[object]) -> list[Var]:
     for operand in operands:
         if isinstance(operand, Sym) and isinstance(operand.target, Var):
             found.append(operand.target)
-        elif hasattr(operand, "items"):
+        elif isinstance(operand, Vec):
             found += _symbols(operand.items)
-        elif hasattr(operand, "base"):
+        elif isinstance(operand, Addr):
             found += _symbols((operand.base, operand.coords))
     return found

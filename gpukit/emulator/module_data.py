@@ -34,7 +34,7 @@ def _initialise(var: Var, held: Allocation, by_name: dict[str, Allocation]) -> N
     for k, value in enumerate(var.init):
         if isinstance(value, Sym):
             value = _address(value, var, by_name)
-        if isinstance(value, float) or var.type.is_float and size >= 4 and abs(value) < 1:
+        if isinstance(value, float) or (var.type.is_float and size >= 4 and abs(value) < 1):
             raw = np.asarray(value, var.type.dtype).tobytes()
         else:
             raw = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def _compile(
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{name}: NVRTC rejected the source:\n{_log(nvrtc, program)}")
-        size = _check(nvrtc.nvrtcGetPTXSize(program))
+        size: int = _check(nvrtc.nvrtcGetPTXSize(program))
         text = b" " * size
         _check(nvrtc.nvrtcGetPTX(program, text))
     finally:
@@ -66,7 +67,7 @@ def _check(result: tuple[Any, ...]) -> Any:
 
 
 def _log(nvrtc: Any, program: Any) -> str:
-    size = _check(nvrtc.nvrtcGetProgramLogSize(program))
+    size: int = _check(nvrtc.nvrtcGetProgramLogSize(program))
     text = b" " * size
     _check(nvrtc.nvrtcGetProgramLog(program, text))
     return text.decode("utf-8", "replace").rstrip("\0 \n")
@@ -76,10 +77,10 @@ def _log(nvrtc: Any, program: Any) -> str:
 def _toolkit_includes() -> tuple[str, ...]:
     """Include directories of the CUDA header wheels that are installed."""
     try:
-        import nvidia
+        wheels = import_module("nvidia")
     except ImportError:
         return ()
-    found = []
-    for root in map(Path, nvidia.__path__):
+    found: list[str] = []
+    for root in map(Path, wheels.__path__):
         found += [str(path) for path in sorted(root.glob("*/include")) if path.is_dir()]
     return tuple(found)

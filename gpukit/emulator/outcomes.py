@@ -72,4 +72,4 @@ YIELD = Yield()
 REPEAT = Repeat()
 DISSOLVE = Dissolve()
 
-Outcome: TypeAlias = "None | Jump | Diverge | Scatter | Park | Exit | Yield | Repeat | Dissolve"
+Outcome: TypeAlias = "Jump | Diverge | Scatter | Park | Exit | Yield | Repeat | Dissolve | None"

@@ -10,7 +10,7 @@ from gpukit.emulator.cta import Cta
 from gpukit.emulator.errors import DeadlockError
 from gpukit.emulator.mem.local import LocalMemory
 from gpukit.emulator.mem.shared import SharedMemory
-from gpukit.emulator.program import Slot
+from gpukit.emulator.program import Program, Slot
 from gpukit.emulator.scheduler import Scheduler
 from gpukit.emulator.special import special_row
 from gpukit.emulator.tally import Tally
@@ -26,11 +26,11 @@ class Wave:
     """``clusters`` whole clusters. Slots are reused for the next CTAs of the grid."""
 
     def __init__(self, launch: Launch, clusters: int) -> None:
-        self.launch = launch
-        self.program = launch.program
-        self.cluster_size = launch.cluster_size
-        self.lanes_per_cta = -(-launch.threads // WARP) * WARP
-        self.lanes = clusters * self.cluster_size * self.lanes_per_cta
+        self.launch: Launch = launch
+        self.program: Program = launch.program
+        self.cluster_size: int = launch.cluster_size
+        self.lanes_per_cta: int = -(-launch.threads // WARP) * WARP
+        self.lanes: int = clusters * self.cluster_size * self.lanes_per_cta
         self.listeners = launch.listeners
         self.tally: Tally = launch.tally
         self.files = {bits: self._file(bits, n) for bits, n in self.program.register_rows.items()}
@@ -132,4 +132,4 @@ class Wave:
                     f"{self.program.place(pc)}: {split.park.reason()}"
                 )
         listing = "\n  ".join(dict.fromkeys(lines))
-        return DeadlockError(f"{self.program.kernel.name}: deadlock, nothing can run:\n  {listing}")
+        return DeadlockError(f"deadlock, nothing can run:\n  {listing}")

@@ -21,7 +21,9 @@ def compute(body, *sources, out="u4", target="sm_90a", outs=1, **options):
     names = "abcfghijk"
     text = [HEADER.replace("sm_90a", target)]
     params = ", ".join(f".param .u64 p{i}" for i in range(len(sources) + outs))
-    text.append(f".visible .entry k({params})\n{{\n.reg .b64 %p<40>;\n.reg .b32 %t<8>;\n.reg .pred %q<8>;")
+    text.append(
+        f".visible .entry k({params})\n{{\n.reg .b64 %p<40>;\n.reg .b32 %t<8>;\n.reg .pred %q<8>;"
+    )
     text.append("mov.u32 %t0, %tid.x; mov.u32 %t1, %ctaid.x; mad.lo.u32 %t0, %t1, 256, %t0;")
     text.append(f"setp.ge.u32 %q0, %t0, {n}; @%q0 exit;")
     for i, source in enumerate(sources):
@@ -30,7 +32,7 @@ def compute(body, *sources, out="u4", target="sm_90a", outs=1, **options):
         text.append(f"mad.wide.u32 %p{i}, %t0, {source.dtype.itemsize}, %p{i};")
         text.append(f"ld.global.{load} %{names[i]}, [%p{i}];")
     load, reg = _LOADS[out.itemsize]
-    for k, d in enumerate("de"[:outs]):
+    for d in "de"[:outs]:
         text.append(f".reg .{reg} %{d}; mov.{reg} %{d}, 0;")
     text.append(body)
     for k, d in enumerate("de"[:outs]):
@@ -111,7 +113,9 @@ def rounded(exact, dtype, mode="rn"):
     sign, size = (-1 if exact < 0 else 1), abs(exact)
     exponent = least
     while size >= Fraction(2) ** (exponent + 1):
-        exponent += max(1, (size.numerator.bit_length() - size.denominator.bit_length() - exponent) // 2)
+        exponent += max(
+            1, (size.numerator.bit_length() - size.denominator.bit_length() - exponent) // 2
+        )
     while exponent > least and size < Fraction(2) ** exponent:
         exponent -= 1
     unit = Fraction(2) ** (exponent - mantissa)

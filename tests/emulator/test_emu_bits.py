@@ -27,7 +27,9 @@ def test_logic(rng, bits):
     same_bits(compute(f"cnot.b{bits} %d, %a;", a, out=dtype), a == 0)
 
 
-@pytest.mark.parametrize("table", [0x80, 0xFE, 0x96, 0xF8, 0xEA, 0x78, 0xCA, 0xE8, 0x1B, 0x00, 0xFF])
+@pytest.mark.parametrize(
+    "table", [0x80, 0xFE, 0x96, 0xF8, 0xEA, 0x78, 0xCA, 0xE8, 0x1B, 0x00, 0xFF]
+)
 def test_lop3(rng, table):
     a, b, c = (integers(rng, np.uint32, 100) for _ in range(3))
 
@@ -43,7 +45,9 @@ def test_lop3(rng, table):
 
 def test_lop3_with_predicate(rng):
     a, b, c = (integers(rng, np.uint32) for _ in range(3))
-    body = "setp.eq.u32 %q1, %a, 0; lop3.or.b32 %d|%q2, %a, %b, %c, 0x80, %q1; selp.u32 %e, 1, 0, %q2;"
+    body = (
+        "setp.eq.u32 %q1, %a, 0; lop3.or.b32 %d|%q2, %a, %b, %c, 0x80, %q1; selp.u32 %e, 1, 0, %q2;"
+    )
     value, holds = compute(body, a, b, c, outs=2)
     same_bits(value, a & b & c)
     same_bits(holds, ((a & b & c) != 0) | (a == 0))
@@ -53,7 +57,10 @@ def test_lop3_with_predicate(rng):
 def test_shifts_clamp(rng, bits):
     dtype, signed = UNSIGNED[bits], np.dtype(f"i{bits // 8}")
     a = integers(rng, dtype)
-    n = rng.choice(np.array([0, 1, 5, 15, 16, 31, 32, 33, 63, 64, 65, 255, 2**31, 2**32 - 1], np.uint32), a.size)
+    n = rng.choice(
+        np.array([0, 1, 5, 15, 16, 31, 32, 33, 63, 64, 65, 255, 2**31, 2**32 - 1], np.uint32),
+        a.size,
+    )
     same_bits(compute(f"shl.b{bits} %d, %a, %b;", a, n, out=dtype),
               expect(lambda x, k: x << k if k < bits else 0, dtype, a, n))  # fmt: skip
     same_bits(compute(f"shr.u{bits} %d, %a, %b;", a, n, out=dtype),
@@ -83,10 +90,7 @@ def bfe(bits, signed):
     def run(a, b, c):
         msb, pos, length = bits - 1, b & 0xFF, c & 0xFF
         raw = a & ((1 << bits) - 1)
-        if not signed or length == 0:
-            sign = 0
-        else:
-            sign = raw >> min(pos + length - 1, msb) & 1
+        sign = 0 if not signed or length == 0 else raw >> min(pos + length - 1, msb) & 1
         d = 0
         for i in range(msb + 1):
             bit = raw >> (pos + i) & 1 if i < length and pos + i <= msb else sign
@@ -141,8 +145,8 @@ def test_counting(rng, bits):
     same_bits(compute(f"bfind.shiftamt.u{bits} %d, %a;", a),
               expect(lambda x: bits - x.bit_length() if x else -1, np.uint32, a))  # fmt: skip
     signed = a.view(f"i{bits // 8}")
-    same_bits(compute(f"bfind.s{bits} %d, %a;", signed),
-              expect(lambda x: (x if x >= 0 else ~x).bit_length() - 1, np.uint32, signed))  # fmt: skip
+    want = expect(lambda x: (x if x >= 0 else ~x).bit_length() - 1, np.uint32, signed)
+    same_bits(compute(f"bfind.s{bits} %d, %a;", signed), want)
 
 
 def pick_bytes(a, b, nibbles):
@@ -153,7 +157,9 @@ def pick_bytes(a, b, nibbles):
 
 def test_permute_by_register(rng):
     a, b, s = (integers(rng, np.uint32) for _ in range(3))
-    want = expect(lambda x, y, z: pick_bytes(x, y, [z >> 4 * k & 15 for k in range(4)]), np.uint32, a, b, s)
+    want = expect(
+        lambda x, y, z: pick_bytes(x, y, [z >> 4 * k & 15 for k in range(4)]), np.uint32, a, b, s
+    )
     same_bits(compute("prmt.b32 %d, %a, %b, %c;", a, b, s), want)
 
 
@@ -198,8 +204,9 @@ def test_masks_and_extensions(rng):
 
     same_bits(compute("szext.clamp.s32 %d, %a, %b;", a, n, out="i4"),
               expect(extend, np.int32, a, n))  # fmt: skip
-    same_bits(compute("szext.clamp.u32 %d, %a, %b;", a.view(np.uint32), n),
-              expect(lambda x, y: x & ((1 << min(y, 32)) - 1), np.uint32, a.view(np.uint32), n))  # fmt: skip
+    u = a.view(np.uint32)
+    want = expect(lambda x, y: x & ((1 << min(y, 32)) - 1), np.uint32, u, n)
+    same_bits(compute("szext.clamp.u32 %d, %a, %b;", u, n), want)
 
 
 def test_find_nth_set():

@@ -17,15 +17,18 @@ def fibonacci(n):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_divergent_recursion(policy):
-    source = """__device__ __noinline__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
-    extern "C" __global__ void k(int* y) { int i = threadIdx.x; y[i] = fib(i % 9) * 100 + fib((i + 3) % 7); }"""
+    source = """__device__ __noinline__ int fib(int n) {
+      return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+    extern "C" __global__ void k(int* y) { int i = threadIdx.x;
+    y[i] = fib(i % 9) * 100 + fib((i + 3) % 7); }"""
     y = np.zeros(96, "i4")
     emulator.run(source, 1, 96, [y], policy=policy)
     assert y.tolist() == [fibonacci(i % 9) * 100 + fibonacci((i + 3) % 7) for i in range(96)]
 
 
 def test_stack_overflow_is_reported():
-    source = """__device__ __noinline__ int deep(int n, int* p) { int a[8]; a[n & 7] = *p; p = n & 1 ? a + (n & 7) : p;
+    source = """__device__ __noinline__ int deep(int n, int* p) { int a[8]; a[n & 7] = *p;
+      p = n & 1 ? a + (n & 7) : p;
       return n == 0 ? *p : deep(n - 1, p) + a[n & 7]; }
     extern "C" __global__ void k(int* y, int n) { int x = 1; y[threadIdx.x] = deep(n, &x); }"""
     y = np.zeros(32, "i4")
@@ -41,7 +44,8 @@ def test_arguments_structs_and_divergent_calls():
     source = """struct V { float x; double y; short z; };
     __device__ __noinline__ V scale(V v, float s) { v.x *= s; v.y += s; v.z -= 2; return v; }
     extern "C" __global__ void k(double* y) { int i = threadIdx.x; V v = {1.5f * i, 0.25, (short)i};
-      if (i % 3 == 0) v = scale(v, 2.f); else if (i % 3 == 1) { v = scale(v, 3.f); v = scale(v, 0.5f); }
+      if (i % 3 == 0) v = scale(v, 2.f); else if (i % 3 == 1) { v = scale(v, 3.f);
+      v = scale(v, 0.5f); }
       y[i] = v.x + v.y + v.z; }"""
     y = np.zeros(64)
     emulator.run(source, 1, 64, [y])
@@ -64,7 +68,8 @@ def test_function_pointers():
 
 
 def test_jump_tables():
-    body = """.reg .b32 %r<4>; .reg .b64 %a; ld.param.u64 %a, [p0]; mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 3;
+    body = """.reg .b32 %r<4>; .reg .b64 %a; ld.param.u64 %a, [p0]; mov.u32 %r0, %tid.x;
+      and.b32 %r1, %r0, 3;
     mad.wide.u32 %a, %r0, 4, %a; mov.u32 %r2, 9;
     T: .branchtargets L0, L1, L2, L0;
     brx.idx %r1, T;
@@ -82,13 +87,14 @@ def test_register_parameters_are_refused():
     { add.s32 out, a, b; add.s32 out, out, 3; ret; }"""
     body = """.reg .b32 %r<3>; .reg .b64 %a; ld.param.u64 %a, [p0]; mov.u32 %r0, %tid.x;
     mad.wide.u32 %a, %r0, 4, %a; call (%r1), add3, (%r0, 5); st.global.u32 [%a], %r1; ret;"""
-    with pytest.raises(UnsupportedInstructionError, match="only .param variables can be passed"):
+    with pytest.raises(UnsupportedInstructionError, match=r"only \.param variables can be passed"):
         emulator.run(ptx_kernel(body, ".param .u64 p0", declarations), 1, 32, [np.zeros(32, "u4")])
 
 
 def test_printf():
     source = """extern "C" __global__ void k(const char* s) { int i = threadIdx.x;
-      if (i == 33) printf("%5d|%-4u|%x|%lld|%.3f|%s|%c|%%|%e\\n", -i, 7u, 255, 1ll << 40, 1.5, "text", 'z', 0.125);
+      if (i == 33) printf("%5d|%-4u|%x|%lld|%.3f|%s|%c|%%|%e\\n", -i, 7u, 255, 1ll << 40, 1.5,
+      "text", 'z', 0.125);
       if (i < 2) printf("lane %d\\n", i); }"""
     result = emulator.run(source, 1, 64, [None])
     lines = result.output.splitlines()

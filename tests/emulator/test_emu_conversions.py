@@ -75,12 +75,13 @@ def test_float_to_integer(rng, to, from_, mode):
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize(
     ("to", "from_"),
-    [("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64"), ("bf16", "f16")],
+    [("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64"),
+     ("bf16", "f16")],
 )  # fmt: skip
 def test_narrowing(rng, to, from_, mode):
     a = floats(rng, FLOATS[from_], 2 * N)
     around = floats(rng, FLOATS[to], N).astype("f8")
-    half = (around + np.nextafter(FLOATS[to].type(0), FLOATS[to].type(1)).astype("f8") / 2)
+    half = around + np.nextafter(FLOATS[to].type(0), FLOATS[to].type(1)).astype("f8") / 2
     a = np.concatenate([a, around.astype(a.dtype), half.astype(a.dtype)])
     got = compute(f"cvt.{mode}.{to}.{from_} %d, %a;", a, out=FLOATS[to])
 
@@ -94,7 +95,8 @@ def test_narrowing(rng, to, from_, mode):
 
 
 @pytest.mark.parametrize(
-    ("to", "from_"), [("f32", "f16"), ("f32", "bf16"), ("f64", "f16"), ("f64", "f32"), ("f64", "bf16")]
+    ("to", "from_"),
+    [("f32", "f16"), ("f32", "bf16"), ("f64", "f16"), ("f64", "f32"), ("f64", "bf16")],
 )
 def test_widening_is_exact(rng, to, from_):
     a = floats(rng, FLOATS[from_], N)
@@ -221,11 +223,14 @@ def test_decoding_small_formats(name):
 
 def test_four_bits(rng):
     a, b = narrow_inputs(rng, 6), narrow_inputs(rng, 6)
-    body = ".reg .b8 y; cvt.rn.satfinite.e2m1x2.f32 y, %a, %b; cvt.u32.u8 %d, y; cvt.rn.f16x2.e2m1x2 %e, y;"
+    body = ".reg .b8 y; cvt.rn.satfinite.e2m1x2.f32 y, %a, %b; cvt.u32.u8 %d, y;"
+    body += "cvt.rn.f16x2.e2m1x2 %e, y;"
     codes, back = compute(body, a, b, outs=2, target="sm_100a")
     most = np.float32(6)
     nearest = [np.clip(x, -most, most).astype(ml_dtypes.float4_e2m1fn) for x in (a, b)]
-    values = [np.where(np.isnan(x), 6, n.astype("f4")) for x, n in zip((a, b), nearest, strict=True)]
+    values = [
+        np.where(np.isnan(x), 6, n.astype("f4")) for x, n in zip((a, b), nearest, strict=True)
+    ]
     same_bits(back.view("f2")[1::2], values[0].astype("f2"))
     same_bits(back.view("f2")[::2], values[1].astype("f2"))
     signs = np.signbit(values[0]).astype("u4") << 7 | np.signbit(values[1]).astype("u4") << 3

@@ -16,7 +16,9 @@ STRIDED = """extern "C" __global__ void k(float* y, int stride) {
 }"""
 
 
-@pytest.mark.parametrize(("stride", "ways"), [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 1), (0, 1)])
+@pytest.mark.parametrize(
+    ("stride", "ways"), [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (33, 1), (0, 1)]
+)
 def test_bank_conflicts_of_a_strided_read(stride, ways):
     y = np.zeros(32, "f4")
     counters = emulator.run(STRIDED, 1, 32, [y, np.int32(stride)], shared_bytes=4096).counters
@@ -46,12 +48,14 @@ WIDE = """extern "C" __global__ void k({type}* y, int step) {{
         ("float4", 16, 8, 32, 4),  # all lanes of a quarter on the same four banks
         ("float4", 16, 0, 4, 4),  # a broadcast per quarter
         ("short", 2, 1, 1, 1),  # two lanes share a word
-        ("char", 1, 128, 1, 1),
+        ("char", 1, 128, 2, 1),  # offsets 0 and 128: one bank, two words
     ],
 )
 def test_wide_shared_accesses(type_, bytes_, step, wavefronts, ideal):
     y = np.zeros(256 * bytes_, "u1")
-    traffic = emulator.run(WIDE.format(type=type_), 1, 32, [y, np.int32(step)]).counters.shared_loads
+    traffic = emulator.run(
+        WIDE.format(type=type_), 1, 32, [y, np.int32(step)]
+    ).counters.shared_loads
     assert (traffic.requests, traffic.wavefronts, traffic.ideal) == (1, wavefronts, ideal)
     assert traffic.bytes == 32 * bytes_
 

@@ -105,7 +105,9 @@ def near_ties(rng, dtype, n):
     a = (1 + rng.integers(0, 1 << min(bits, 30), n) * 2.0 ** -min(bits, 30)).astype(dtype)
     b = rng.choice(np.array([0.5, 1, 1.5, 1 + 2.0**-bits, 1 - 2.0**-bits]), n).astype(dtype)
     scale = rng.integers(bits - 2, bits + 4, n)
-    c = (rng.choice([-1, 1], n) * 2.0**scale * (1 + rng.integers(0, 4, n) * 2.0**-bits)).astype(dtype)
+    c = (rng.choice([-1, 1], n) * 2.0**scale * (1 + rng.integers(0, 4, n) * 2.0**-bits)).astype(
+        dtype
+    )
     return a, b, c
 
 
@@ -128,7 +130,13 @@ def test_double_rounding_is_avoided():
     a = np.array([2.0**-30], "f4")
     b = np.array([2.0**-30], "f4")
     c = np.array([1 + 2.0**-23], "f4")
-    tie = compute("fma.rn.f32 %d, %a, %b, %c;", np.array([2.0**-24 + 2.0**-47], "f4"), np.ones(1, "f4"), c, out="f4")
+    tie = compute(
+        "fma.rn.f32 %d, %a, %b, %c;",
+        np.array([2.0**-24 + 2.0**-47], "f4"),
+        np.ones(1, "f4"),
+        c,
+        out="f4",
+    )
     assert tie[0] == np.float32(1 + 2.0**-22)
     assert compute("fma.rn.f32 %d, %a, %b, %c;", a, b, c, out="f4")[0] == c[0]
 
@@ -217,7 +225,9 @@ def test_packed_halves(rng, name):
     words = [x.view(np.uint32) for x in (a, b, c)]
     got = compute(f"fma.rn.{name}x2 %d, %a, %b, %c;", *words).view(dtype)
     check(got, exactly(fma, dtype, "rn", a, b, c), dtype)
-    got = compute(f"add.{'rn.' if name == 'bf16' else ''}{name}x2 %d, %a, %b;", *words[:2]).view(dtype)
+    got = compute(f"add.{'rn.' if name == 'bf16' else ''}{name}x2 %d, %a, %b;", *words[:2]).view(
+        dtype
+    )
     check(got, exactly(add, dtype, "rn", a, b), dtype)
     body = f"setp.gt.s32 %q1, %c, 0; mov.b32 %d, %a; @%q1 mul.{name}x2 %d, %a, %b;"
     got = compute(body, *words).view(dtype)
@@ -238,7 +248,9 @@ def test_mixed_precision(rng, name):
     c = floats(rng, "f4", N)
     got = compute(f"fma.rn.f32.{name} %d, %a, %b, %c;", a, b, c, out="f4", target="sm_100a")
     check(got, exactly(fma, "f4", "rn", a, b, c), "f4")
-    got = compute(f"add.rz.f32.{name} %d, %a, %c;".replace("%c", "%b"), a, c, out="f4", target="sm_100a")
+    got = compute(
+        f"add.rz.f32.{name} %d, %a, %c;".replace("%c", "%b"), a, c, out="f4", target="sm_100a"
+    )
     check(got, exactly(add, "f4", "rz", a, c), "f4")
 
 
@@ -316,7 +328,9 @@ def test_comparisons(rng, relation, name):
         return plain(x, y) or (unordered and relation not in RELATIONS)
 
     body = f"setp.{relation}.{name} %q1, %a, %b; selp.u32 %d, 1, 0, %q1;"
-    want = [holds(x, y) for x, y in zip(a.astype("f8").tolist(), b.astype("f8").tolist(), strict=True)]
+    want = [
+        holds(x, y) for x, y in zip(a.astype("f8").tolist(), b.astype("f8").tolist(), strict=True)
+    ]
     same_bits(compute(body, a, b), np.array(want))
 
 

@@ -20,6 +20,10 @@ def expect(fn, dtype, *columns):
     return np.array([wrap(int(fn(*row)), dtype) for row in rows], dtype)
 
 
+def rows(*columns):
+    return zip(*(c.tolist() for c in columns), strict=True)
+
+
 def clamp(value, dtype):
     info = np.iinfo(dtype)
     return min(max(value, info.min), info.max)
@@ -101,8 +105,8 @@ def test_saturating(rng):
               expect(lambda x, y: clamp(x + y, np.int32), np.int32, a, b))  # fmt: skip
     same_bits(compute("sub.sat.s32 %d, %a, %b;", a, b, out="i4"),
               expect(lambda x, y: clamp(x - y, np.int32), np.int32, a, b))  # fmt: skip
-    same_bits(compute("mad.hi.sat.s32 %d, %a, %b, %c;", a, b, c, out="i4"),
-              expect(lambda x, y, z: clamp(((x * y) >> 32) + z, np.int32), np.int32, a, b, c))  # fmt: skip
+    want = expect(lambda x, y, z: clamp(((x * y) >> 32) + z, np.int32), np.int32, a, b, c)
+    same_bits(compute("mad.hi.sat.s32 %d, %a, %b, %c;", a, b, c, out="i4"), want)
 
 
 def test_sum_of_absolute_differences(rng):
@@ -147,16 +151,12 @@ def test_dot_products(rng, ta, tb):
 
 def test_carry_chains_make_128_bit_sums(rng):
     a, b, c, d = (integers(rng, np.uint64) for _ in range(4))
-    low, high = compute(
-        "add.cc.u64 %d, %a, %c; addc.u64 %e, %b, %f;", a, b, c, d, out="u8", outs=2
-    )
-    want = [(x | y << 64) + (z | w << 64) for x, y, z, w in zip(*map(np.ndarray.tolist, (a, b, c, d)))]
+    low, high = compute("add.cc.u64 %d, %a, %c; addc.u64 %e, %b, %f;", a, b, c, d, out="u8", outs=2)
+    want = [(x | y << 64) + (z | w << 64) for x, y, z, w in rows(a, b, c, d)]
     same_bits(low, np.array([w & (2**64 - 1) for w in want], np.uint64))
     same_bits(high, np.array([(w >> 64) & (2**64 - 1) for w in want], np.uint64))
-    low, high = compute(
-        "sub.cc.u64 %d, %a, %c; subc.u64 %e, %b, %f;", a, b, c, d, out="u8", outs=2
-    )
-    want = [(x | y << 64) - (z | w << 64) for x, y, z, w in zip(*map(np.ndarray.tolist, (a, b, c, d)))]
+    low, high = compute("sub.cc.u64 %d, %a, %c; subc.u64 %e, %b, %f;", a, b, c, d, out="u8", outs=2)
+    want = [(x | y << 64) - (z | w << 64) for x, y, z, w in rows(a, b, c, d)]
     same_bits(low, np.array([w & (2**64 - 1) for w in want], np.uint64))
     same_bits(high, np.array([(w >> 64) & (2**64 - 1) for w in want], np.uint64))
 
@@ -166,7 +166,7 @@ def test_mad_with_carry_makes_a_wide_sum(rng):
     low, high = compute(
         "mad.lo.cc.u32 %d, %a, %b, %c; madc.hi.u32 %e, %a, %b, %f;", a, b, c, d, outs=2
     )
-    want = [x * y + (z | w << 32) for x, y, z, w in zip(*map(np.ndarray.tolist, (a, b, c, d)))]
+    want = [x * y + (z | w << 32) for x, y, z, w in rows(a, b, c, d)]
     same_bits(low, np.array([w & (2**32 - 1) for w in want], np.uint32))
     same_bits(high, np.array([(w >> 32) & (2**32 - 1) for w in want], np.uint32))
 

@@ -50,7 +50,8 @@ def test_bytes_are_extended(rng):
     .reg .b64 %a<4>; .reg .b32 %r<4>; .reg .b64 %w<2>; .reg .b16 %h;
     ld.param.u64 %a0, [p0]; ld.param.u64 %a1, [p1]; ld.param.u64 %a2, [p2]; mov.u32 %r0, %tid.x;
     cvt.u64.u32 %a3, %r0; add.s64 %a0, %a0, %a3;
-    ld.global.u8 %r1, [%a0]; ld.global.s8 %w0, [%a0]; ld.global.b8 %h, [%a0]; st.global.b8 [%a0], %h;
+    ld.global.u8 %r1, [%a0]; ld.global.s8 %w0, [%a0]; ld.global.b8 %h, [%a0];
+    st.global.b8 [%a0], %h;
     mad.wide.u32 %a1, %r0, 4, %a1; mad.wide.u32 %a2, %r0, 8, %a2;
     st.global.u32 [%a1], %r1; st.global.u64 [%a2], %w0; ret;
     """
@@ -210,7 +211,8 @@ def test_integer_atomics(rng, op, name):
     .reg .b64 %a<5>; .reg .b32 %r<3>; .reg .b{size * 8} %v, %o;
     ld.param.u64 %a0, [p0]; ld.param.u64 %a1, [p1]; ld.param.u64 %a2, [p2]; ld.param.u64 %a3, [p3];
     mov.u32 %r0, %tid.x; mad.wide.u32 %a1, %r0, 4, %a1; mad.wide.u32 %a2, %r0, {size}, %a2;
-    mad.wide.u32 %a3, %r0, {size}, %a3; ld.global.u32 %r1, [%a1]; mad.wide.u32 %a0, %r1, {size}, %a0;
+    mad.wide.u32 %a3, %r0, {size}, %a3; ld.global.u32 %r1, [%a1];
+    mad.wide.u32 %a0, %r1, {size}, %a0;
     ld.global.b{size * 8} %v, [%a2]; atom.relaxed.gpu.global.{op}.{type_} %o, [%a0], %v;
     st.global.b{size * 8} [%a3], %o; ret;"""
     params = ".param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 p3"
@@ -225,7 +227,8 @@ def test_compare_and_swap_takes_a_lock():
     extern "C" __global__ void k(int* sum, int* order) {
       bool done = false;
       while (!done) { if (atomicCAS(&lock, 0, 1) == 0) {
-          __threadfence(); int s = *(volatile int*)sum; order[s] = blockIdx.x * blockDim.x + threadIdx.x;
+          __threadfence(); int s = *(volatile int*)sum;
+          order[s] = blockIdx.x * blockDim.x + threadIdx.x;
           *(volatile int*)sum = s + 1; __threadfence(); atomicExch(&lock, 0); done = true; } } }"""
     for policy in ("random", "starved"):
         total, order = np.zeros(1, "i4"), np.zeros(192, "i4")
@@ -236,7 +239,9 @@ def test_compare_and_swap_takes_a_lock():
 
 @pytest.mark.parametrize("name", ["f32", "f64", "f16x2", "bf16x2"])
 def test_float_atomics(rng, name):
-    dtype = {"f32": np.dtype("f4"), "f64": np.dtype("f8"), "f16x2": np.dtype("f2"), "bf16x2": BF16}[name]
+    dtype = {"f32": np.dtype("f4"), "f64": np.dtype("f8"), "f16x2": np.dtype("f2"), "bf16x2": BF16}[
+        name
+    ]
     pack = 2 if "x2" in name else 1
     values = rng.integers(-8, 8, 64 * pack).astype(dtype)
     memory = np.zeros(4 * pack, dtype)
@@ -245,7 +250,7 @@ def test_float_atomics(rng, name):
     .reg .b64 %a<3>; .reg .b32 %r<3>; .reg .b{size * 8} %v;
     ld.param.u64 %a0, [p0]; ld.param.u64 %a1, [p1]; mov.u32 %r0, %tid.x;
     mad.wide.u32 %a1, %r0, {size}, %a1; and.b32 %r1, %r0, 3; mad.wide.u32 %a0, %r1, {size}, %a0;
-    ld.global.b{size * 8} %v, [%a1]; red.global.add{'.noftz' if pack == 2 else ''}.{name} [%a0], %v;
+    ld.global.b{size * 8} %v, [%a1]; red.global.add{".noftz" if pack == 2 else ""}.{name} [%a0], %v;
     ret;"""
     emulator.run(ptx_kernel(body, ".param .u64 p0, .param .u64 p1"), 1, 64, [memory, values])
     want = values.astype("f8").reshape(-1, 4, pack).sum(axis=0)
@@ -256,7 +261,8 @@ def test_vector_atomics(rng):
     values, memory = rng.integers(-8, 8, 128).astype("f4"), np.zeros(4, "f4")
     body = """
     .reg .b64 %a<3>; .reg .b32 %r<6>; .reg .f32 %f<4>;
-    ld.param.u64 %a0, [p0]; ld.param.u64 %a1, [p1]; mov.u32 %r0, %tid.x; mad.wide.u32 %a1, %r0, 16, %a1;
+    ld.param.u64 %a0, [p0]; ld.param.u64 %a1, [p1]; mov.u32 %r0, %tid.x;
+    mad.wide.u32 %a1, %r0, 16, %a1;
     ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%a1];
     red.global.add.v4.f32 [%a0], {%f0, %f1, %f2, %f3}; ret;"""
     emulator.run(ptx_kernel(body, ".param .u64 p0, .param .u64 p1"), 1, 32, [memory, values])
@@ -324,7 +330,8 @@ def test_shared_bounds():
 
 
 def test_local_bounds():
-    source = """extern "C" __global__ void k(int* y, int n) { int a[4]; for (int i = 0; i < 4; i++) a[i] = i;
+    source = """extern "C" __global__ void k(int* y, int n) { int a[4]; for (int i = 0; i < 4;
+      i++) a[i] = i;
       asm volatile("" :: "l"(a) : "memory"); y[threadIdx.x] = a[n]; }"""
     y = np.zeros(32, "i4")
     run_cuda(source, 1, 32, [y, np.int32(3)])
@@ -356,7 +363,7 @@ def test_views_keep_their_misalignment():
 def test_uninitialized_global_memory():
     x, y = np.zeros(64, "f4"), np.zeros(64, "f4")
     run_cuda(COPY, 1, 64, [x, emulator.Uninitialized(y), np.int32(64)])
-    with pytest.raises(UninitializedReadError, match="global memory.*nothing has written"):
+    with pytest.raises(UninitializedReadError, match=r"global memory.*nothing has written"):
         run_cuda(COPY, 1, 64, [emulator.Uninitialized(x), y, np.int32(64)])
 
 
@@ -377,7 +384,8 @@ def test_uninitialized_shared_memory():
 
 
 def test_uninitialized_local_memory():
-    source = """extern "C" __global__ void k(int* y, int n) { int a[4]; for (int i = 0; i < n; i++) a[i] = i;
+    source = """extern "C" __global__ void k(int* y, int n) { int a[4]; for (int i = 0; i < n;
+      i++) a[i] = i;
       asm volatile("" :: "l"(a) : "memory"); y[threadIdx.x] = a[3]; }"""
     y = np.zeros(32, "i4")
     run_cuda(source, 1, 32, [y, np.int32(4)])

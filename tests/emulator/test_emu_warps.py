@@ -18,7 +18,8 @@ from gpukit.emulator.policies import POLICIES
 
 COLLATZ = """extern "C" __global__ void k(const int* x, int* y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;
-  int v = x[i], c = 0; while (v != 1) { if (v & 1) v = 3 * v + 1; else v >>= 1; c++; } y[i] = c; }"""
+  int v = x[i], c = 0; while (v != 1) { if (v & 1) v = 3 * v + 1; else v >>= 1; c++; } y[i] = c;
+  }"""
 
 
 def collatz(v):
@@ -44,7 +45,9 @@ def test_branches_reconverge():
         case 2: v = y[i] ^ 55; break; default: v = y[i] << 2; }
       y[i] = v + __shfl_xor_sync(~0u, v, 1); }"""
     y = np.arange(32, dtype="i4") + 100
-    v = np.where(y % 4 == 0, y * 3, np.where(y % 4 == 1, y // 7, np.where(y % 4 == 2, y ^ 55, y << 2)))
+    v = np.where(
+        y % 4 == 0, y * 3, np.where(y % 4 == 1, y // 7, np.where(y % 4 == 2, y ^ 55, y << 2))
+    )
     result = emulator.run(source, 1, 32, [y], policy="starved")
     same_bits(y, (v + v[np.arange(32) ^ 1]).astype("i4"))
     assert result.counters.instructions["shuffle"] == 1
@@ -105,7 +108,8 @@ def test_shuffles(rng, expression, policy):
 
 
 def test_shuffle_predicate_tells_who_was_in_range():
-    body = """.reg .b32 %r<4>; .reg .b64 %a; .reg .pred %p; ld.param.u64 %a, [p0]; mov.u32 %r0, %tid.x;
+    body = """.reg .b32 %r<4>; .reg .b64 %a; .reg .pred %p; ld.param.u64 %a, [p0];
+      mov.u32 %r0, %tid.x;
     shfl.sync.down.b32 %r1|%p, %r0, 5, 31, -1; selp.b32 %r2, 1, 0, %p;
     mad.wide.u32 %a, %r0, 4, %a; st.global.u32 [%a], %r2; ret;"""
     y = np.zeros(32, "u4")
@@ -118,9 +122,11 @@ def bits(lanes):
 
 
 def test_votes(rng):
-    source = """extern "C" __global__ void k(const int* x, unsigned* y) { int i = threadIdx.x, v = x[i];
+    source = """extern "C" __global__ void k(const int* x, unsigned* y) {
+      int i = threadIdx.x, v = x[i];
       unsigned b = __ballot_sync(~0u, v > 0);
-      y[i] = b; y[64 + i] = __any_sync(~0u, v > 90) * 4 + __all_sync(~0u, v > -90) * 2 + __activemask() % 2;
+      y[i] = b; y[64 + i] = __any_sync(~0u, v > 90) * 4 + __all_sync(~0u, v > -90) * 2 +
+      __activemask() % 2;
       int same; y[128 + i] = __match_any_sync(~0u, v & 3);
       y[192 + i] = __match_all_sync(~0u, i / 32, &same) + same; }"""
     x, y = rng.integers(-99, 99, 64).astype("i4"), np.zeros(256, "u4")
@@ -151,7 +157,8 @@ def test_reductions(rng):
 
 
 def test_float_reductions():
-    body = """.reg .b32 %r; .reg .f32 %f, %g; .reg .b64 %a; ld.param.u64 %a, [p0]; mov.u32 %r, %tid.x;
+    body = """.reg .b32 %r; .reg .f32 %f, %g; .reg .b64 %a; ld.param.u64 %a, [p0];
+      mov.u32 %r, %tid.x;
     mad.wide.u32 %a, %r, 4, %a; ld.global.f32 %f, [%a]; redux.sync.max.abs.NaN.f32 %g, %f, -1;
     st.global.f32 [%a], %g; ret;"""
     x = np.linspace(-5, 3, 32).astype("f4")
@@ -186,7 +193,8 @@ def test_collectives_wait_for_diverged_lanes():
 
 def test_warp_barrier_orders_lanes():
     source = """extern "C" __global__ void k(int* y) { __shared__ int s[32]; int i = threadIdx.x;
-      if (i < 16) s[i] = i; __syncwarp(); if (i >= 16) s[i] = s[i - 16] + 100; __syncwarp(); y[i] = s[i]; }"""
+      if (i < 16) s[i] = i; __syncwarp(); if (i >= 16) s[i] = s[i - 16] + 100; __syncwarp();
+      y[i] = s[i]; }"""
     y = np.zeros(32, "i4")
     emulator.run(source, 1, 32, [y])
     assert y.tolist() == [*range(16), *range(100, 116)]
@@ -211,18 +219,21 @@ def test_exited_lanes_are_not_awaited():
 
 
 def test_elect_names_one_leader():
-    body = """.reg .b32 %r<3>; .reg .b64 %a; .reg .pred %p; ld.param.u64 %a, [p0]; mov.u32 %r0, %tid.x;
-    elect.sync %r1|%p, -1; @!%p exit; mad.wide.u32 %a, %r0, 4, %a; st.global.u32 [%a], 1; ret;"""
+    body = """.reg .b32 %r<3>; .reg .b64 %a; .reg .pred %p; ld.param.u64 %a, [p0];
+      mov.u32 %r0, %tid.x;
+    elect.sync %r1|%p, -1; @!%p exit; mad.wide.u32 %a, %r0, 4, %a; mov.u32 %r2, 1;
+    st.global.u32 [%a], %r2; ret;"""
     y = np.zeros(64, "u4")
-    emulator.run(ptx_kernel(body.replace("st.global.u32 [%a], 1;", "mov.u32 %r2, 1; st.global.u32 [%a], %r2;"),
-                            ".param .u64 p0"), 1, 64, [y])  # fmt: skip
+    emulator.run(ptx_kernel(body, ".param .u64 p0"), 1, 64, [y])
     assert y.reshape(2, 32).sum(axis=1).tolist() == [1, 1]
 
 
 # Barriers
 
-REVERSE = """extern "C" __global__ void k(const int* x, int* y) { __shared__ int s[256]; int i = threadIdx.x;
-  for (int r = 0; r < 3; r++) { s[i] = x[i] + r; __syncthreads(); y[i] = s[255 - i]; __syncthreads(); } }"""
+REVERSE = """extern "C" __global__ void k(const int* x, int* y) { __shared__ int s[256];
+      int i = threadIdx.x;
+  for (int r = 0; r < 3; r++) { s[i] = x[i] + r; __syncthreads(); y[i] = s[255 - i];
+  __syncthreads(); } }"""
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -242,11 +253,13 @@ def test_early_exit_before_a_barrier():
 
 
 def test_named_barriers_hand_over_between_warps():
-    source = """extern "C" __global__ void k(int* y) { __shared__ int s[32]; int i = threadIdx.x & 31;
+    source = """extern "C" __global__ void k(int* y) { __shared__ int s[32];
+      int i = threadIdx.x & 31;
       for (int r = 0; r < 4; r++) {
         if (threadIdx.x < 32) { asm volatile("bar.sync 2, 64;" ::: "memory"); s[i] = r * 100 + i;
           asm volatile("bar.arrive 1, 64;" ::: "memory"); }
-        else { asm volatile("bar.arrive 2, 64;" ::: "memory"); asm volatile("bar.sync 1, 64;" ::: "memory");
+        else { asm volatile("bar.arrive 2, 64;" ::: "memory");
+        asm volatile("bar.sync 1, 64;" ::: "memory");
           y[r * 32 + i] = s[31 - i]; } } }"""
     for policy in POLICIES:
         y = np.zeros(128, "i4")
@@ -258,7 +271,8 @@ def test_named_barriers_hand_over_between_warps():
 @pytest.mark.parametrize("policy", ["random", "starved"])
 def test_barrier_reductions(rng, policy):
     source = """extern "C" __global__ void k(const int* x, int* y) { int i = threadIdx.x, v = x[i];
-      int a = __syncthreads_count(v > 0), b = __syncthreads_and(v > -100), c = __syncthreads_or(v > 98);
+      int a = __syncthreads_count(v > 0), b = __syncthreads_and(v > -100), c = __syncthreads_or(v
+      > 98);
       y[i] = a * 4 + (b != 0) * 2 + (c != 0); }"""
     x, y = rng.integers(-99, 98, 96).astype("i4"), np.zeros(96, "i4")
     emulator.run(source, 1, 96, [x, y], policy=policy)
@@ -267,9 +281,10 @@ def test_barrier_reductions(rng, policy):
 
 def test_mismatched_counts_are_reported():
     source = """extern "C" __global__ void k(int n) {
-      if (threadIdx.x < 32) asm volatile("bar.sync 3, 64;"); else asm volatile("bar.sync 3, %0;" :: "r"(n)); }"""
+      if (threadIdx.x < 32) asm volatile("bar.sync 3, 64;");
+      else asm volatile("bar.sync 3, %0;" :: "r"(n)); }"""
     emulator.run(source, 1, 64, [np.int32(64)])
-    with pytest.raises(BarrierError, match="is used with .* while it waits for"):
+    with pytest.raises(BarrierError, match=r"is used with .* while it waits for"):
         emulator.run(source, 1, 96, [np.int32(96)], policy="starved")
     with pytest.raises(BarrierError, match="thread count 48 is not a positive multiple of 32"):
         emulator.run(source, 1, 64, [np.int32(48)])
@@ -279,7 +294,8 @@ def test_mismatched_counts_are_reported():
 
 def test_divergent_barriers_are_reported():
     source = """extern "C" __global__ void k(int* y, int n) {
-      if (threadIdx.x < n) { y[0] = 1; __syncthreads(); } else { y[1] = 1; asm volatile("bar.sync 0;"); } }"""
+      if (threadIdx.x < n) { y[0] = 1; __syncthreads(); } else { y[1] = 1;
+      asm volatile("bar.sync 0;"); } }"""
     emulator.run(source, 1, 64, [np.zeros(2, "i4"), np.int32(32)])
     with pytest.raises(BarrierError, match="arrive from different instructions"):
         emulator.run(source, 1, 64, [np.zeros(2, "i4"), np.int32(16)])
@@ -318,7 +334,8 @@ def test_spins_that_nobody_ends_are_reported(monkeypatch):
 
 CLUSTER = """
 __device__ void sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 extern "C" __global__ void __cluster_dims__(4, 1, 1) k(int* y) {
   __shared__ int s[64];
@@ -327,7 +344,8 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) k(int* y) {
   s[threadIdx.x] = rank * 1000 + threadIdx.x;
   sync();
   unsigned own = (unsigned)__cvta_generic_to_shared(&s[63 - threadIdx.x]);
-  asm volatile("{ .reg .u32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.s32 %0, [a]; }"
+  asm volatile("{ .reg .u32 a; mapa.shared::cluster.u32 a, %1, %2;"
+               "  ld.shared::cluster.s32 %0, [a]; }"
                : "=r"(v) : "r"(own), "r"((rank + 1) % 4) : "memory");
   sync();
   y[blockIdx.x * 64 + threadIdx.x] = v + (blockIdx.x / 4) * 10000;
@@ -344,14 +362,29 @@ def test_clusters_read_each_others_shared_memory(policy):
 
 
 def test_special_registers():
-    names = ["tid.x", "tid.y", "ctaid.x", "ctaid.y", "laneid", "warpid", "cluster_ctaid.x", "clusterid.x",
-             "cluster_ctarank", "nctaid.y", "ntid.y", "lanemask_lt", "lanemask_ge", "nclusterid.x"]  # fmt: skip
+    names = [
+        "tid.x",
+        "tid.y",
+        "ctaid.x",
+        "ctaid.y",
+        "laneid",
+        "warpid",
+        "cluster_ctaid.x",
+        "clusterid.x",
+        "cluster_ctarank",
+        "nctaid.y",
+        "ntid.y",
+        "lanemask_lt",
+        "lanemask_ge",
+        "nclusterid.x",
+    ]
     n, threads = len(names), 48
     loads = "".join(
         f"mov.u32 %r1, %{name}; st.global.u32 [%a+{4 * k}], %r1;\n" for k, name in enumerate(names)
     )
     body = f""".reg .b32 %r<9>; .reg .b64 %a; ld.param.u64 %a, [p0];
-    mov.u32 %r2, %ctaid.y; mov.u32 %r3, %nctaid.x; mov.u32 %r4, %ctaid.x; mad.lo.u32 %r2, %r2, %r3, %r4;
+    mov.u32 %r2, %ctaid.y; mov.u32 %r3, %nctaid.x; mov.u32 %r4, %ctaid.x;
+    mad.lo.u32 %r2, %r2, %r3, %r4;
     mov.u32 %r5, %tid.y; mov.u32 %r6, %tid.x; mad.lo.u32 %r5, %r5, 12, %r6;
     mad.lo.u32 %r2, %r2, {threads}, %r5; mad.wide.u32 %a, %r2, {4 * n}, %a;
     {loads} ret;"""
@@ -367,7 +400,8 @@ def test_special_registers():
 
 
 def test_clocks_advance():
-    source = """extern "C" __global__ void k(long long* y) { long long a = clock64(); __nanosleep(10);
+    source = """extern "C" __global__ void k(long long* y) { long long a = clock64();
+      __nanosleep(10);
       __syncthreads(); y[threadIdx.x] = clock64() - a; }"""
     y = np.zeros(64, "i8")
     emulator.run(source, 1, 64, [y])

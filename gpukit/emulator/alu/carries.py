@@ -38,7 +38,9 @@ def mad_with_carry(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> 
             return with_carry(a * b, c, carry)
         if signed:
             integer = np.dtype(f"i{a.dtype.itemsize}")
-            return with_carry(high_product(a.view(integer), b.view(integer)).view(a.dtype), c, carry)
+            return with_carry(
+                high_product(a.view(integer), b.view(integer)).view(a.dtype), c, carry
+            )
         return with_carry(high_product(a, b).astype(a.dtype), c, carry)
 
     return _bind(instr, assembler, modifiers, run, uses, sets)

@@ -94,11 +94,15 @@ def set_(modifiers: Modifiers) -> Expr:
     name, join, ftz = _comparison(modifiers)
     result, type_ = modifiers.type(), modifiers.type()
     compare = _function(name, type_, ftz)
-    true = result.dtype.type(1 if result.is_float else -1 if result.signed else ~result.dtype.type(0))
+    true = result.dtype.type(
+        1 if result.is_float else -1 if result.signed else ~result.dtype.type(0)
+    )
     zero = result.dtype.type(0)
     if not join:
         return Expr(lambda a, b: np.where(compare(a, b), true, zero), (type_, type_), result)
     combine = _JOIN[join]
     return Expr(
-        lambda a, b, c: np.where(combine(compare(a, b), c), true, zero), (type_, type_, PRED), result
+        lambda a, b, c: np.where(combine(compare(a, b), c), true, zero),
+        (type_, type_, PRED),
+        result,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from gpukit.emulator.alu.formats import (
@@ -12,6 +11,7 @@ from gpukit.emulator.alu.formats import (
     F32,
     F64,
     canonical,
+    finfo,
     flush,
     relu,
     round_to,
@@ -21,7 +21,7 @@ from gpukit.emulator.alu.formats import (
     two_sum,
 )
 from gpukit.emulator.alu.narrow import packed_conversion
-from gpukit.emulator.instructions import Expr, Modifiers, Op, Unsupported, alu, op
+from gpukit.emulator.instructions import Expr, Modifiers, Op, Unsupported, op
 from gpukit.emulator.ptx.ir import Instr, Vec
 from gpukit.emulator.ptx.types import TYPES, PtxType
 
@@ -131,7 +131,7 @@ def _between_floats(modifiers: Modifiers, mode: str, to: Any, from_: Any) -> Any
     ftz, sat = modifiers.flag("ftz"), modifiers.flag("sat")
     clamp, finite = modifiers.flag("relu"), modifiers.flag("satfinite")
     core = _resize(mode, to, from_)
-    steps = [saturate] * sat + [relu] * clamp + [canonical]
+    steps: list[Any] = [saturate] * sat + [relu] * clamp + [canonical]
     if finite:
         steps.insert(0, clamp_finite)
     if ftz and to == F32:
@@ -151,14 +151,14 @@ def _resize(mode: str, to: Any, from_: Any) -> Any:
         return lambda a: to_integral(a.astype(F64), mode).astype(to)
     if to == from_:
         return lambda a: a.copy()
-    if to.itemsize > from_.itemsize or mode == "rn" and (to in (F16, F32) or from_ == F32):
+    if to.itemsize > from_.itemsize or (mode == "rn" and (to in (F16, F32) or from_ == F32)):
         return lambda a: a.astype(to)
     return lambda a: round_to(a.astype(F64), to, mode or "rn")
 
 
 def clamp_finite(r: Any) -> Any:
     """``.satfinite``: beyond the largest number stays the largest number; NaN passes."""
-    largest = r.dtype.type(ml_dtypes.finfo(r.dtype).max)
+    largest = r.dtype.type(finfo(r.dtype).max)
     return np.where(np.abs(r) > largest, np.copysign(largest, r), r)
 
 

@@ -23,7 +23,7 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def fma64(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c with one rounding (Boldo and Melquiond's algorithm, exact arithmetic at the ends)."""
+    """a * b + c with one rounding (Boldo and Melquiond; exact arithmetic at the ends)."""
     p, e = two_product(a, b)
     uh, ul = two_sum(c, e)
     th, tl = two_sum(p, uh)
@@ -77,7 +77,7 @@ def round_fraction(exact: Fraction, mode: str) -> float:
     }[mode]
     value = (down + up) * unit
     if value >= Fraction(2) ** 1024:
-        toward_zero = mode == "rz" or (mode == "rm") == (exact > 0) and mode != "rn"
+        toward_zero = mode == "rz" or ((mode == "rm") == (exact > 0) and mode != "rn")
         result = float(np.finfo(np.float64).max) if toward_zero else math.inf
     else:
         result = float(value)

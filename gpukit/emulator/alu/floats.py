@@ -51,9 +51,7 @@ def arithmetic(kind: str, modifiers: Modifiers, type_: PtxType) -> Expr:
     if any(word in TYPES for word in modifiers.words):  # add.f32.bf16 d, a, c
         types = (modifiers.type(), type_)
         core = _rounding(kind, type_.dtype, mode)
-        return Expr(
-            finished(lambda a, b: core(a.astype(type_.dtype), b), modifiers), types, type_
-        )
+        return Expr(finished(lambda a, b: core(a.astype(type_.dtype), b), modifiers), types, type_)
     return Expr(finished(_rounding(kind, type_.dtype, mode), modifiers), types, type_)
 
 
@@ -165,7 +163,7 @@ def _divide32(mode: str) -> Core:
 
 
 def _divide64(mode: str) -> Core:
-    return np.divide if mode == "rn" else directed64("div", mode)  # type: ignore[no-any-return]
+    return np.divide if mode == "rn" else directed64("div", mode)
 
 
 def reciprocal(type_: PtxType, mode: str) -> Core:

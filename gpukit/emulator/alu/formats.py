@@ -16,7 +16,8 @@ _NAN_BITS = {
     F16: (np.dtype(np.uint16), np.uint16(0x7FFF)),
     BF16: (np.dtype(np.uint16), np.uint16(0x7FFF)),
 }
-_TINY = {d: d.type(ml_dtypes.finfo(d).smallest_normal) for d in (F16, F32, F64, BF16)}
+finfo: Any = ml_dtypes.finfo  # untyped there
+_TINY = {d: d.type(finfo(d).smallest_normal) for d in (F16, F32, F64, BF16)}
 _ZERO = {d: d.type(0) for d in (F16, F32, F64, BF16)}
 _ONE = {d: d.type(1) for d in (F16, F32, F64, BF16)}
 # Explicit mantissa bits and the smallest normal exponent, e.g. 2**-126.
@@ -115,7 +116,7 @@ def quantize(x: Any, mantissa: int, least: int, mode: str) -> Any:
 
 def limited(x: Any, dtype: Any, mode: str) -> Any:
     """Values of the grid in ``dtype``; beyond its range infinity or the largest, as IEEE says."""
-    largest = float(ml_dtypes.finfo(dtype).max)
+    largest = float(finfo(dtype).max)
     stays = {"rz": np.ones_like(x, np.bool_), "rm": x > 0, "rp": x < 0}.get(mode)
     if stays is not None:
         x = np.where(np.isfinite(x) & stays, np.clip(x, -largest, largest), x)

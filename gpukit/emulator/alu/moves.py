@@ -149,9 +149,7 @@ def isspacep(modifiers: Modifiers) -> Expr:
 def selp(modifiers: Modifiers) -> Expr:
     type_ = modifiers.type()
     plain = TYPES[f"u{type_.bits}"]
-    return Expr(
-        lambda a, b, p: np.where(p, a, b), (plain, plain, PRED), plain, category="move"
-    )
+    return Expr(lambda a, b, p: np.where(p, a, b), (plain, plain, PRED), plain, category="move")
 
 
 @alu("slct")

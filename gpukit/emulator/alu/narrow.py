@@ -63,10 +63,8 @@ def _pair(modifiers: Modifiers, mode: str, to: PtxType) -> Expr:
     dtype = to.dtype
 
     def run(a: Any, b: Any) -> Any:
-        if mode == "rn":
-            both = _stack(a, b, dtype)
-        else:
-            both = round_to(_stack(a, b, F64), dtype, mode)
+        nearest = mode == "rn"
+        both = _stack(a, b, dtype) if nearest else round_to(_stack(a, b, F64), dtype, mode)
         both = clamp_finite(both) if finite else both
         return canonical(relu(both) if clamp else both)
 

@@ -26,7 +26,7 @@ class Allocation(Store):
     def __init__(self, base: int, data: Any, init: Any, name: str, writable: bool) -> None:
         super().__init__(data, init)
         self.base = base
-        self.size = data.size
+        self.size: int = int(data.size)
         self.name = name
         self.writable = writable
 
@@ -88,7 +88,7 @@ class GlobalMemory:
         start, size = array.ctypes.data, array.nbytes
         for host, held in self._mapped:
             if host <= start and start + size <= host + held.size and size:
-                return held.base + start - host
+                return int(held.base + start - host)
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base

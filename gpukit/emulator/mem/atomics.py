@@ -15,7 +15,7 @@ from gpukit.emulator.mem.patterns import ATOMICS
 from gpukit.emulator.mem.spaces import Place, take_space
 from gpukit.emulator.mem.transfer import require_writable, take_order, take_vector
 from gpukit.emulator.ptx.ir import Instr, Operand, Sink, Vec
-from gpukit.emulator.ptx.types import TYPES, PtxType
+from gpukit.emulator.ptx.types import PtxType
 
 if TYPE_CHECKING:
     from gpukit.emulator.assembler import Assembler
@@ -86,7 +86,7 @@ def _build(
 
 
 def _items(operand: Operand, count: int) -> list[Operand]:
-    items = list(operand.items) if isinstance(operand, Vec) else [operand]
+    items: list[Operand] = list(operand.items) if isinstance(operand, Vec) else [operand]
     return items if len(items) == count else items * count
 
 

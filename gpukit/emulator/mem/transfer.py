@@ -54,7 +54,7 @@ def _storage(type_: PtxType) -> Any:
 
 
 def _items(operand: Operand, count: int) -> list[Operand]:
-    items = list(operand.items) if isinstance(operand, Vec) else [operand]
+    items: list[Operand] = list(operand.items) if isinstance(operand, Vec) else [operand]
     if len(items) != count:
         raise Unsupported(f"needs {count} registers, has {len(items)}")
     return items

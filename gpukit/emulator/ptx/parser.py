@@ -189,15 +189,18 @@ class _Parser:
     def _number(self) -> int:
         return int(constant(self.tokens).value)
 
+    def _guard(self, scope: Scope) -> tuple[Reg, bool]:
+        """``p`` or ``!p`` after the at sign."""
+        negated = self.tokens.accept("!")
+        found = scope.lookup(self.tokens.next())
+        if not isinstance(found, Reg):
+            self.tokens.at -= 1
+            raise self.tokens.error(f"{self.tokens.peek()!r} is not a predicate register")
+        return found, negated
+
     def _instruction(self, scope: Scope) -> Instr:
         tokens, start, line = self.tokens, self.tokens.at, self.tokens.line
-        pred, negated = None, False
-        if tokens.accept("@"):
-            negated = tokens.accept("!")
-            pred = scope.lookup(tokens.next())
-            if not isinstance(pred, Reg):
-                tokens.at -= 1
-                raise tokens.error(f"{tokens.peek()!r} is not a predicate register")
+        pred, negated = self._guard(scope) if tokens.accept("@") else (None, False)
         opcode = tokens.next()
         if not opcode[0].isalpha():
             tokens.at -= 1
@@ -211,4 +214,3 @@ class _Parser:
         tokens.expect(";")
         name, *mods = opcode.split(".")
         return Instr(name, tuple(mods), tuple(operands), pred, negated, text, line, self.source)
-

@@ -46,7 +46,10 @@ def _table() -> dict[str, PtxType]:
     types = [PtxType("pred", 1, "p", np.dtype(np.bool_))]
     for bits in (8, 16, 32, 64):
         unsigned, signed = np.dtype(f"u{bits // 8}"), np.dtype(f"i{bits // 8}")
-        types += [PtxType(f"u{bits}", bits, "u", unsigned), PtxType(f"b{bits}", bits, "b", unsigned)]
+        types += [
+            PtxType(f"u{bits}", bits, "u", unsigned),
+            PtxType(f"b{bits}", bits, "b", unsigned),
+        ]
         types += [PtxType(f"s{bits}", bits, "s", signed)]
         if bits > 8:
             types.append(PtxType(f"f{bits}", bits, "f", np.dtype(f"f{bits // 8}")))

@@ -1,0 +1,27 @@
+"""Literals as the bytes of one lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpukit.emulator.ptx.ir import Imm
+from gpukit.emulator.ptx.types import PtxType
+
+
+def immediate(operand: Imm, type_: PtxType) -> Any:
+    """The value of a literal as ``type_``: bytes of one lane."""
+    value = operand.value
+    if type_.kind == "p":
+        return bool(value)
+    if operand.float_bits and not type_.is_float:
+        return int(value).to_bytes(operand.float_bits // 8, "little")[: type_.bytes]
+    if operand.float_bits:
+        raw = int(value).to_bytes(operand.float_bits // 8, "little")
+        return np.frombuffer(raw, f"f{operand.float_bits // 8}")[0]
+    if isinstance(value, float):
+        return np.float64(value)
+    if type_.is_float and type_.pack == 1 and type_.bits >= 32:
+        return float(value)
+    return (value & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
