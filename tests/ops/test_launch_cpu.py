@@ -22,7 +22,7 @@ def decide(n: int = 1 << 20, *, op: str = "exp", element: str = "f32", alignment
     ({"block": 100}, "block=100 is not accepted; choose one of 32, 64, 128, 256, 512, 1024"),
     ({"block": 2048}, "block=2048 is not accepted"),
     ({"grid": "gs3"}, "grid='gs3' is not accepted; use gs1, gs2 or a number of CTAs"),
-    ({"grid": 0}, f"grid=0 is not accepted; CTAs go from 1 to {MAX_GRID}"),
+    ({"grid": 0}, f"grid=0 is not accepted; an integer from 1 to {MAX_GRID}"),
     ({"grid": 2**31}, f"grid={2**31} is not accepted"),
     ({"waves": 0}, "waves=0 is not accepted; an integer from 1 to 2147483647"),
     ({"vec": 3}, "elementwise.exp: vec=3 is not accepted; choose one of 1, 2, 4, 8, 16, 32"),
