@@ -1,9 +1,14 @@
-"""A PTX machine: runs the PTX that NVRTC makes, on the CPU, with checks and counters."""
+"""A PTX machine: runs the PTX that NVRTC makes, on the CPU, with checks and counters.
+
+``run`` launches a kernel on NumPy arrays. How the machine works and how to add instructions, waits,
+asynchronous operations and checks is described in ``docs/emulator.md``.
+"""
 
 from __future__ import annotations
 
 from gpukit.emulator.api import Result, load, run
 from gpukit.emulator.arguments import Uninitialized
+from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.counters import Counters
 from gpukit.emulator.errors import EmulatorError, KernelFault, LaunchError
 from gpukit.emulator.mem.allocations import GlobalMemory
@@ -14,6 +19,7 @@ __all__ = [
     "GlobalMemory",
     "KernelFault",
     "LaunchError",
+    "Listener",
     "Result",
     "Uninitialized",
     "load",

@@ -155,6 +155,15 @@ class Assembler:
         row = self.code.rows[bits] + reg.index
         return self.slot(Slot("reg", (bits, row), type_.dtype, type_.pack))
 
+    def register_rows(self, operands: Iterable[Operand], bits: int) -> Any:
+        """Row numbers (int64 array) of registers, for operations on many of them at once."""
+        rows = []
+        for operand in operands:
+            if not (isinstance(operand, Reg) and operand.type.bits == bits):
+                raise Unsupported(f"operand {operand} must be a {bits}-bit register")
+            rows.append(self.code.rows[bits] + operand.index)
+        return np.array(rows, np.int64)
+
     def constant(self, value: Any, type_: PtxType) -> int:
         """A value that all lanes share: a number, or the bytes of a packed one."""
         raw = value if isinstance(value, bytes) else np.asarray(value, type_.dtype).tobytes()

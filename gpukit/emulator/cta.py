@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from gpukit.emulator.errors import OutOfBoundsError
+from gpukit.emulator.mem import windows
+from gpukit.emulator.mem.store import Store
+
 if TYPE_CHECKING:
     from gpukit.emulator.warps import Warp
     from gpukit.emulator.wave import Wave
@@ -27,8 +31,9 @@ class Cta:
         self.position: tuple[int, int, int] = (0, 0, 0)
         self.cluster: list[Cta] = []
         self.warps: list[Warp] = []
-        self.exit_hooks: list[Callable[[], None]] = []
+        self.exit_hooks: list[Callable[[], None]] = []  # called whenever lanes of this CTA exit
         self._state: dict[type, object] = {}
+        self.shared: Store = wave.shared.part(slot)  # its shared memory, by offset
 
     def start(self, position: tuple[int, int, int], threads: int) -> None:
         """Take the next CTA of the grid."""
@@ -44,6 +49,16 @@ class Cta:
         if found is None:
             found = self._state[factory] = factory(self)  # type: ignore[index]
         return found  # type: ignore[no-any-return]
+
+    def owner(self, address: int) -> tuple[Cta, int]:
+        """The CTA of this cluster and the offset that a shared::cluster address means."""
+        rank, offset = address >> windows.RANK_SHIFT, address & windows.OFFSET_MASK
+        if not 0 <= rank < len(self.cluster):
+            raise OutOfBoundsError(
+                f"shared address 0x{address:x}: the cluster has no CTA of rank {rank}",
+                address=address,
+            )
+        return self.cluster[rank], offset
 
     def lanes_ended(self) -> None:
         """Some lanes exited: whoever counts lanes looks again."""

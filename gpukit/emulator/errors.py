@@ -40,8 +40,7 @@ class KernelFault(EmulatorError):  # noqa: N818 - what a GPU calls a fault
 
     def locate(self, where: str) -> None:
         """Add the place, once: the innermost handler knows best."""
-        if not self.where:
-            self.where = where
+        self.where = self.where or where
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}" if self.where else self.what

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import TYPE_CHECKING
 
+from gpukit.emulator.errors import KernelFault
+
 if TYPE_CHECKING:
     from gpukit.emulator.policies import Policy
 
@@ -17,31 +19,43 @@ class EventQueue:
     def __init__(self, policy: Policy) -> None:
         self.now = 0
         self._policy = policy
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], None], str]] = []
         self._numbers = count()
         self._last: dict[Hashable, float] = {}
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def post(self, action: Callable[[], None], engine: Hashable = None) -> None:
-        """Run ``action`` after a delay that the policy chooses; same engine = same order."""
+    def post(self, action: Callable[[], None], engine: Hashable = None, where: str = "") -> None:
+        """Run ``action`` after a delay that the policy chooses; same engine = same order.
+
+        ``where`` (``lanes.where()``) locates a ``KernelFault`` that the action raises.
+        """
         due = self.now + self._policy.latency()
         if engine is not None:
             due = self._last[engine] = max(due, self._last.get(engine, 0))
-        heapq.heappush(self._heap, (due, next(self._numbers), action))
+        heapq.heappush(self._heap, (due, next(self._numbers), action, where))
 
     def run_due(self) -> None:
         """Complete everything whose time has come."""
         while self._heap and self._heap[0][0] <= self.now:
-            heapq.heappop(self._heap)[2]()
+            _, _, action, where = heapq.heappop(self._heap)
+            _complete(action, where)
 
     def jump(self) -> bool:
         """Nothing can run: complete the next event, whenever it was due. False if none."""
         if not self._heap:
             return False
-        due, _, action = heapq.heappop(self._heap)
+        due, _, action, where = heapq.heappop(self._heap)
         if due != float("inf"):
             self.now = max(self.now, int(due))
-        action()
+        _complete(action, where)
         return True
+
+
+def _complete(action: Callable[[], None], where: str) -> None:
+    try:
+        action()
+    except KernelFault as fault:
+        fault.locate(where)
+        raise

@@ -63,13 +63,17 @@ class Lanes:
     def __init__(self, wave: Wave, lo: int, hi: int, handlers: list[Any]) -> None:
         self.wave = wave
         self.lo, self.hi, self.width = lo, hi, hi - lo
-        self.V: list[Any] = wave.rows(lo, hi)
+        self.V: list[Any] = []  # made for the first turn: many units never run by themselves
         self.splits: list[Split] = []
         self.current = Split(0, None)
         self.all_ones = b"\x01" * self.width
         self.dissolved = False
         self._yielded = False
         self._handlers = handlers
+
+    def registers(self, bits: int) -> Any:
+        """[row, lane] of the register file of a width; rows as ``Assembler.register_rows``."""
+        return self.wave.files[bits][:, self.lo : self.hi]
 
     # Choosing what runs
 
@@ -80,6 +84,7 @@ class Lanes:
     def turn(self, quantum: int) -> int:
         """Issue up to about ``quantum`` instructions; returns how many."""
         issued = 0
+        self.V = self.V or self.wave.rows(self.lo, self.hi)
         self.dissolved = self._yielded = False
         while issued < quantum and not (self.dissolved or self._yielded):
             split = self._choose()

@@ -107,6 +107,7 @@ class Wave:
         for number, row in self._rows.items():
             if self.program.slots[number].kind == "special":
                 self._fill(row, self.program.slots[number])
+        self._poison()
         self.shared.reset()
         self.local.reset()
         for listener in self.listeners:
@@ -114,6 +115,11 @@ class Wave:
         self.scheduler.run()
         for listener in self.listeners:
             listener.wave_ended(self)
+
+    def _poison(self) -> None:
+        """New threads: registers are undefined, so let no earlier value pass for theirs."""
+        for bits, file in self.files.items():
+            file.fill(bits != 1 and int.from_bytes(b"\xcb" * (min(bits, 64) // 8), "little"))
 
     def cta_of_lane(self, lane: int) -> Cta:
         """The CTA that a lane of the wave belongs to."""

@@ -56,6 +56,11 @@ class SharedMemory(Store):
         """Byte index in ``data`` of offset 0 of a CTA slot."""
         return slot * self.stride
 
+    def part(self, slot: int) -> Store:
+        """The bytes of one CTA slot; offset 1024 is the first that a kernel can use."""
+        own = slice(self.start_of(slot), self.start_of(slot + 1))
+        return Store(self.data[own], None if self.init is None else self.init[own])
+
     def locate(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Access:
         """Check ``size`` bytes a lane at shared (or shared::cluster) ``addresses``."""
         active = addresses if mask is None else addresses[mask]
