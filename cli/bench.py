@@ -45,7 +45,11 @@ class FamilyGroup(NamedGroup):
         return family_command(load_family(name))
 
 
-@click.group(cls=FamilyGroup)
+@click.group(
+    cls=FamilyGroup,
+    epilog="GPUKIT_FAMILIES='name=module:attribute' adds a family of your own; so does the entry "
+    "point group gpukit.families.",
+)
 def bench() -> None:
     """Measure a family of kernels: every case checked before and after it is timed."""
 
@@ -155,6 +159,7 @@ def _result_options() -> list[click.Option]:
         ),
         click.Option(["--sort"], type=click.Choice(list(SORTS)), help="Order rows, best first."),
         click.Option(["--published"], is_flag=True, help="Show figures of others below."),
+        click.Option(["--explain"], is_flag=True, help="Say what the columns mean."),
         click.Option(["--dry-run"], is_flag=True, help="List the cases; needs no GPU."),
     ]
 
@@ -172,6 +177,7 @@ def _bench(
     how: str,
     sort: str | None,
     published: bool,
+    explain: bool,
     dry_run: bool,
     out: Path | None,
     resume: bool,
@@ -190,6 +196,8 @@ def _bench(
     store = open_store(out, resume=resume, force=force)
     rows, interrupted = _sweep(family, cases, options, store, **running)
     _print(rows, how, sort)
+    if explain:
+        _explain(rows)
     if published:
         _print_published(family.name, how)
     return INTERRUPTED if interrupted else _exit_code(rows)
@@ -249,6 +257,13 @@ def _print(rows: Sequence[Row], how: str, sort: str | None) -> None:
     from .output import ordered, print_rows
 
     print_rows(ordered(rows, sort), how)
+
+
+def _explain(rows: Sequence[Row]) -> None:
+    from gpukit.bench.columns import legend
+
+    for header, meaning in legend(rows).items():
+        click.echo(f"{header:<8}  {meaning}")
 
 
 def _print_published(family: str, how: str) -> None:

@@ -53,8 +53,13 @@ def _summary(spec: KernelSpec) -> dict[str, Any]:
 
 @click.command()
 @click.argument("name")
-@click.option("--set", "settings", multiple=True, metavar="TUNABLE=VALUE",
-              help="A tunable's value; the default otherwise.  [repeatable]")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="TUNABLE=VALUE",
+    help="A tunable's value; the default otherwise.  [repeatable]",
+)
 @click.option("--arch", metavar="ARCH", help="Build for this GPU only, e.g. sm_90.")
 def show(name: str, settings: tuple[str, ...], arch: str | None) -> None:
     """Show the spec of kernel NAME, what it costs to build and run, and the idea behind it."""

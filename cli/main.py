@@ -90,10 +90,8 @@ def _run(words: list[str], settings: Settings) -> int:
 
 def _verdict(problem: Exception) -> tuple[str, int]:
     """Return what to say about an error, and the exit code."""
-    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
-        return problem.format_message(), USAGE
     if isinstance(problem, click.UsageError):
-        return f"{problem.format_message()}{_hint(problem.ctx)}", USAGE
+        return f"{problem.format_message()}{_hint(problem)}", USAGE
     if isinstance(problem, click.ClickException):
         return problem.format_message(), FAILED
     if isinstance(problem, NoDeviceError):
@@ -105,12 +103,19 @@ def _verdict(problem: Exception) -> tuple[str, int]:
     return f"{type(problem).__name__}: {problem} (--debug shows the traceback)", FAILED
 
 
-def _hint(context: click.Context | None) -> str:
-    return f" (see {context.command_path} --help)" if context is not None else ""
+def _hint(problem: click.UsageError) -> str:
+    if problem.ctx is None or _is_help(problem.format_message()):
+        return ""
+    return f" (see {problem.ctx.command_path} --help)"
+
+
+def _is_help(message: str) -> bool:
+    """Whether a message is a help page: what click raises for a group without a command."""
+    return message.startswith("Usage:")
 
 
 def _complain(message: str, code: int) -> int:
-    help_page = "\n" in message and message.startswith("Usage:")
-    text = message if help_page else f"gpukit: error: {' '.join(message.split())}"
-    click.echo("gpukit: interrupted" if code == INTERRUPTED else text, err=True)
+    """Say what is wrong, in one line unless it is a help page."""
+    line = f"gpukit: {'' if code == INTERRUPTED else 'error: '}{' '.join(message.split())}"
+    click.echo(message if _is_help(message) else line, err=True)
     return code

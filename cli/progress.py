@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gpukit.bench.session import DeviceInfo
 
 
+#: Columns that the bar, the counts and the remaining time take, with some to spare.
+_BAR_WIDTH = 50
+
+
 class SweepProgress:
     """Collects the rows of a sweep and, when somebody looks at standard error, shows a bar.
 
@@ -38,7 +42,8 @@ class SweepProgress:
 
     def running(self, case: Case) -> None:
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], description=case.key)
+            room = (terminal.width(sys.stderr) or 80) - _BAR_WIDTH
+            self._bar.update(self._bar.task_ids[0], description=whole_words(case.key, room))
 
     def finished(self, row: Row) -> None:
         self.rows[row.key] = row
@@ -56,19 +61,26 @@ class SweepProgress:
 def _bar(todo: int) -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
-    from rich.table import Column
 
     progress = Progress(
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         Remaining(),
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TextColumn("{task.description}"),
         console=terminal.console(sys.stderr, terminal.width(sys.stderr) or 80),
         transient=True,
     )
     progress.add_task("", total=todo)
     progress.start()
     return progress
+
+
+def whole_words(text: str, room: int) -> str:
+    """Return as many leading words of a text as fit; a word, and so a number, is never cut."""
+    words = text.split(" ")
+    while words and len(" ".join(words)) > room:
+        words.pop()
+    return " ".join(words)
 
 
 def plan(cases: int, seconds: float) -> str:

@@ -6,7 +6,7 @@ Cells are plain ASCII text and complete: a table may leave a column out, never c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,19 +17,23 @@ NOTHING = "-"
 
 #: Header to meaning; reports print it under their tables.
 LEGEND = {
-    "us": "median time of one launch in microseconds, launch gaps excluded",
-    "spread %": "interquartile range of the samples, in % of the median",
+    "time_us": "median time of one launch in microseconds, launch gaps excluded",
+    "spread%": "interquartile range of the samples, in % of the median",
     "GB/s": "bytes that the problem must read and write, over the time; GB = 1e9 bytes",
-    "TFLOP/s": "floating-point operations of the problem over the time, in 1e12/s",
-    "% peak": "of the datasheet limit that binds (memory or cores); ! marks more than 100 %",
-    "% ceiling": "of the best measured on this device in the same run",
-    "x PEER": "the peer's time over ours, timed in turns on the same buffers; > 1: ours is faster",
-    "SM MHz": "median SM clock while timing",
+    "TFLOPS": "floating-point operations of the problem over the time, in 1e12/s",
+    "%peak": "of the datasheet limit that binds (memory or cores); ! marks more than 100 %",
+    "%ceil": "of the best measured on this device in the same run",
+    "xNAME": "the peer's time over ours, timed in turns on the same buffers; > 1: ours is faster",
+    "sm_MHz": "median SM clock while timing",
     "error": "max |err| / (atol + rtol |ref|) against the oracle; at most 1 passes",
-    "L2": "flush: emptied before each launch; rotate: other buffers each time; hot: the same",
+    "l2": "flush: emptied before each launch; rotate: other buffers each time; hot: the same",
     "method": "how the time was taken: events, graph or cupti",
     "status": "ok, wrong, unsupported, error, throttled, cache-resident or incomplete (timed out)",
 }
+
+# What the launch tells beyond these is shown, but gives way first.
+_TOLD = ("kernel", "dtype")
+_LAUNCH_RANK = 9
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,19 @@ def columns_for(rows: Sequence[Row]) -> list[Column]:
 
 def constants(rows: Sequence[Row]) -> dict[str, str]:
     """Return the parameters that are the same in every row, for the line above a table."""
-    return {
-        column.header: column.cell(rows[0])
+    cells = {
+        column.header: {column.cell(row) for row in rows} - {NOTHING}
         for column in _parameters(rows)
-        if rows and _constant(column, rows)
     }
+    return {header: values.pop() for header, values in cells.items() if len(values) == 1}
+
+
+def legend(rows: Sequence[Row]) -> dict[str, str]:
+    """Return what the columns shown for these rows mean."""
+    shown = {column.header for column in columns_for(rows)} | set(constants(rows))
+    if any(row.peers for row in rows):
+        shown.add("xNAME")
+    return {header: meaning for header, meaning in LEGEND.items() if header in shown}
 
 
 def _identity(rows: Sequence[Row]) -> list[Column]:
@@ -68,40 +80,55 @@ def _identity(rows: Sequence[Row]) -> list[Column]:
         *([families] if several else []),
         Column("kernel", lambda row: row.kernel, numeric=False),
         Column("dtype", lambda row: row.dtype, numeric=False),
-        *(_item("shape", name, 0) for name in _names(rows, "shape")),
+        *(Column(name, _shape(name)) for name in _names(rows, "shape")),
         *(column for column in _parameters(rows) if not _constant(column, rows)),
     ]
 
 
 def _parameters(rows: Sequence[Row]) -> list[Column]:
+    asked = _names(rows, "params")
+    told = [*asked, *_names(rows, "shape"), *_TOLD]
+    chosen = [name for name in _names(rows, "launch") if name not in told]
     return [
-        *(_item("params", name, 0) for name in _names(rows, "params")),
-        Column("L2", lambda row: row.l2, numeric=False),
+        *(Column(name, _setting(name)) for name in asked),
+        *(Column(name, _setting(name), _LAUNCH_RANK) for name in chosen),
+        Column("l2", lambda row: row.l2, numeric=False),
         Column("method", lambda row: row.method, numeric=False),
     ]
 
 
 def _results(rows: Sequence[Row]) -> list[Column]:
     return [
-        Column("us", lambda row: number(row.time_us, 3)),
-        Column("spread %", lambda row: number(_percent(row.spread), 1), 5),
+        Column("time_us", lambda row: number(row.time_us, 3)),
+        Column("spread%", lambda row: number(_percent(row.spread), 1), 5),
         Column("GB/s", lambda row: number(row.gbs, 1), 1),
-        Column("TFLOP/s", lambda row: number(row.tflops, 2), 2),
-        Column("% peak", _peak, 3),
-        Column("% ceiling", lambda row: number(row.pct_ceiling, 1), 4),
+        Column("TFLOPS", lambda row: number(row.tflops, 2), 2),
+        Column("%peak", _peak, 3),
+        Column("%ceil", lambda row: number(row.pct_ceiling, 1), 4),
         *(_peer(name) for name in _names(rows, "peers")),
-        Column("SM MHz", _sm_clock, 8),
-        Column("error", lambda row: number(row.error, 3), 7),
+        Column("sm_MHz", _sm_clock, 8),
+        Column("error", lambda row: NOTHING if row.error is None else f"{row.error:.2g}", 7),
         Column("status", lambda row: row.status, numeric=False),
     ]
 
 
-def _item(field: str, name: str, rank: int) -> Column:
-    return Column(name, lambda row: str(getattr(row, field).get(name, NOTHING)), rank)
+def _shape(name: str) -> Callable[[Row], str]:
+    return lambda row: _text(row.shape.get(name))
+
+
+def _setting(name: str) -> Callable[[Row], str]:
+    """Return what a row ran with: the launch knows better than what was asked for."""
+    return lambda row: _text(row.launch.get(name, row.params.get(name)))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "x".join(map(str, value))
+    return NOTHING if value is None else str(value)
 
 
 def _peer(name: str) -> Column:
-    return Column(f"x {name}", lambda row: number(row.peers.get(name, {}).get("ratio"), 3), 6)
+    return Column(f"x{name}", lambda row: number(row.peers.get(name, {}).get("ratio"), 3), 6)
 
 
 def _peak(row: Row) -> str:
@@ -122,7 +149,8 @@ def _any(column: Column, rows: Sequence[Row]) -> bool:
 
 
 def _constant(column: Column, rows: Sequence[Row]) -> bool:
-    return len({column.cell(row) for row in rows}) <= 1
+    """Whether all rows that have the value have the same."""
+    return len({column.cell(row) for row in rows} - {NOTHING}) <= 1
 
 
 def _percent(fraction: float | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from gpukit.bench.columns import LEGEND, columns_for, constants
+from gpukit.bench.columns import legend
 from gpukit.bench.formats import markdown_table, to_markdown
 from gpukit.bench.model import Row
 
@@ -59,10 +59,7 @@ _RATES = {"gbs": "GB/s", "tflops": "TFLOP/s"}
 
 
 def _legend(rows: Sequence[Row]) -> str:
-    shown = {column.header for column in columns_for(rows)} | set(constants(rows))
-    if any(header.startswith("x ") for header in shown):
-        shown.add("x PEER")
-    lines = [f"- **{header}**: {text}" for header, text in LEGEND.items() if header in shown]
+    lines = [f"- **{header}**: {meaning}" for header, meaning in legend(rows).items()]
     return "\n".join(["## Columns\n", *lines, ""])
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from gpukit.bench import interrupts
 from gpukit.bench.model import FINAL_STATUSES, row_key
 from gpukit.bench.session import LocalSession, Setup
 from gpukit.errors import ArgumentError
@@ -126,14 +127,16 @@ def run_sweep(
                 _run_one(case, session, store, observer)
             complete = True
         finally:
-            store.finish(session.ceilings, complete=complete)
+            with interrupts.held():
+                store.finish(session.ceilings, complete=complete)
 
 
 def _run_one(case: Case, session: Session, store: Store, observer: Observer) -> None:
     observer.running(case)
     row = session.run(case)
-    store.append(row)
-    observer.finished(row)
+    with interrupts.held():  # what is shown and what is stored stay the same rows
+        store.append(row)
+        observer.finished(row)
 
 
 def open_session(setup: Setup, options: SweepOptions) -> Session:

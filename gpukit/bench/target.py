@@ -49,16 +49,18 @@ class GpuTarget:
 
 
 def open_target(device: str) -> GpuTarget:
-    """Open ``auto``, ``cuda:1`` or ``1`` and make it CuPy's current device for this process.
+    """Open ``cuda:1``, ``1`` or ``auto`` (the first GPU) and make it CuPy's current device for
+    this process.
 
     Raises:
-        ArgumentError: no such form of name.
+        ArgumentError: no such form of name, or a device that is no GPU.
         NoDeviceError: no CuPy, no driver, or no such GPU; says what to do.
     """
     from gpukit import devices
 
+    name = "cuda:0" if device == "auto" else f"cuda:{device}" if device.isdigit() else device
     try:
-        opened = devices.get(f"cuda:{device}" if device.isdigit() else device)
+        opened = devices.get(name)
     except (ArgumentError, NoDeviceError):
         raise
     except GpukitError as problem:  # CuPy is missing or cannot be imported

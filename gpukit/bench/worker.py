@@ -14,6 +14,7 @@ import signal
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
 
+from gpukit.bench import interrupts
 from gpukit.bench.execute import one_line
 from gpukit.bench.session import DeviceInfo, LocalSession, Outcome, Setup, describe
 from gpukit.errors import (
@@ -25,7 +26,6 @@ from gpukit.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
     from typing_extensions import Self
@@ -104,7 +104,7 @@ class Worker:
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, setup))
         try:
-            with _interrupts_blocked():
+            with interrupts.blocked():
                 self._process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             raise ArgumentError(
@@ -157,8 +157,7 @@ class Worker:
 
 def _serve(connection: Connection, setup: Setup) -> None:
     """Body of the worker process: greet with the device's info, then answer case after case."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    interrupts.ignore()
     os.dup2(2, 1)
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone
         try:
@@ -170,17 +169,6 @@ def _serve(connection: Connection, setup: Setup) -> None:
         while (job := connection.recv()) is not None:
             case, session.ceilings = job
             connection.send((session.attempt(case), session.ceilings))
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Hold Ctrl-C back while a process starts: the child inherits the mask, so that it is never
-    interrupted before it can ignore the signal; the parent sees the signal on leaving."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _portable(problem: Exception) -> GpukitError:
