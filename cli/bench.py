@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpukit.bench.axes import Choices
 from gpukit.errors import ArgumentError
 
 from . import terminal
+from .bench_options import axis_option, common_options, key
 from .lazy import NamedGroup
 from .main import FAILED, INTERRUPTED, OK, USAGE
-from .options import PATH, Parsed, merged
-from .output import FORMATS, SORTS
+from .options import merged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from gpukit.bench.execute import CaseOptions
-    from gpukit.bench.model import Axis, Case, Family, Row
+    from gpukit.bench.model import Case, Family, Row
     from gpukit.bench.store import Store
-
-L2_STATES = ("flush", "rotate", "hot")
-METHODS = ("events", "graph", "cupti")
 
 
 class FamilyGroup(NamedGroup):
@@ -58,10 +54,10 @@ def family_command(family: Family) -> click.Command:
     """Return the command of one family."""
 
     def run(**values: Any) -> int:
-        selection = {axis.name: merged(values.pop(_key(axis))) for axis in family.axes}
+        selection = {axis.name: merged(values.pop(key(axis))) for axis in family.axes}
         return _bench(family, {k: v for k, v in selection.items() if v}, **values)
 
-    axes, common = [*map(_axis_option, family.axes)], _common_options(family)
+    axes, common = [*map(axis_option, family.axes)], common_options(family)
     taken = {name for option in common for name in option.opts}
     for axis in axes:
         if axis.opts[0] in taken:
@@ -70,98 +66,6 @@ def family_command(family: Family) -> click.Command:
                 "its axis needs another name"
             )
     return click.Command(family.name, callback=run, params=[*axes, *common], help=family.summary)
-
-
-def _key(axis: Axis) -> str:
-    return f"axis_{axis.name}"
-
-
-def _axis_option(axis: Axis) -> click.Option:
-    default = ",".join(map(_shown, axis.default))
-    return click.Option(
-        [f"--{axis.name.replace('_', '-')}", _key(axis)],
-        type=Parsed(axis.parse, axis.metavar),
-        multiple=True,
-        help=f"{axis.help}  [default: {default}]" if default else axis.help,
-        hidden=axis.hidden,
-    )
-
-
-def _shown(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _common_options(family: Family) -> list[click.Option]:
-    return [*_measuring_options(family), *_result_options()]
-
-
-def _measuring_options(family: Family) -> list[click.Option]:
-    peers = ", ".join(family.peers) or "this family has none"
-    return [
-        click.Option(["--device"], default="auto", show_default=True, help="cuda:0, 1, ..."),
-        click.Option(
-            ["--l2"],
-            type=Parsed(Choices(L2_STATES), "STATE[,...]"),
-            multiple=True,
-            help="Cold by flush (default; rotate with --method graph), cold by rotate, or hot.",
-        ),
-        click.Option(["--bust-cache"], is_flag=True, help="The same as --l2 rotate."),
-        click.Option(["--hot"], is_flag=True, help="The same as --l2 hot."),
-        click.Option(
-            ["--method", "methods"],
-            type=Parsed(Choices(METHODS), "METHOD[,...]"),
-            multiple=True,
-            help="How to time: events (default), graph or cupti.",
-        ),
-        click.Option(
-            ["--peer", "peers"],
-            type=Parsed(Choices((*family.peers, "none")), "NAME[,...]"),
-            multiple=True,
-            help=f"Peers to time beside ours: {peers}, none or all (default).",
-        ),
-        click.Option(
-            ["--budget"],
-            type=click.FloatRange(min=0, min_open=True),
-            default=1.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time for the samples of one case and each of its peers.",
-        ),
-        click.Option(
-            ["--timeout"],
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="Give a case up after this long; its row is incomplete.",
-        ),
-        click.Option(
-            ["--isolate/--no-isolate"],
-            default=True,
-            help="Run cases in a worker process (default), or in this one to debug.",
-        ),
-    ]
-
-
-def _result_options() -> list[click.Option]:
-    return [
-        click.Option(
-            ["--out"],
-            type=PATH,
-            help="Write rows to this .json, .csv or .md file as they finish.",
-        ),
-        click.Option(["--resume"], is_flag=True, help="Run only what --out does not hold yet."),
-        click.Option(["--force"], is_flag=True, help="Replace the file of --out."),
-        click.Option(
-            ["--format", "how"],
-            type=click.Choice(FORMATS),
-            default="table",
-            show_default=True,
-            help="Of the rows on standard output.",
-        ),
-        click.Option(["--sort"], type=click.Choice(list(SORTS)), help="Order rows, best first."),
-        click.Option(["--published"], is_flag=True, help="Show figures of others below."),
-        click.Option(["--explain"], is_flag=True, help="Say what the columns mean."),
-        click.Option(["--dry-run"], is_flag=True, help="List the cases; needs no GPU."),
-    ]
 
 
 def _bench(

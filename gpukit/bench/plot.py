@@ -20,13 +20,16 @@ QUANTITIES = {
     "pct_ceiling": "% of measured ceiling",
 }
 
+#: From this arithmetic intensity on, FLOP/s say more of a kernel than GB/s.
+FLOPS_PER_BYTE = 10
+
 
 def plot(rows: Iterable[Row], path: Path, *, x: str | None = None, y: str | None = None) -> None:
     """Draw one line for each kernel variant into ``path`` (.png, .svg, .pdf).
 
     ``x`` names a dimension of the shape or a parameter, by default the numeric one with the most
-    different values; ``y`` is one of `QUANTITIES`, by default TFLOP/s where rows have them and
-    GB/s otherwise.
+    different values; ``y`` is one of `QUANTITIES`, by default TFLOP/s for rows that compute
+    and GB/s for rows that move data.
 
     Raises:
         ArgumentError: no row has a speed, or ``x`` or ``y`` is not in the rows.
@@ -99,11 +102,19 @@ def _numeric(row: Row) -> list[str]:
 def _choose_y(rows: Sequence[Row], y: str | None) -> str:
     if y is not None and y not in QUANTITIES:
         raise ArgumentError(f"--y {y!r} is not one of {', '.join(QUANTITIES)}")
-    if y is None:
-        y = next((n for n in ("tflops", "gbs") if any(getattr(r, n) for r in rows)), "time_us")
+    y = y or _natural_y(rows)
     if all(getattr(row, y) is None for row in rows):
         raise ArgumentError(f"--y {y!r}: no row has it")
     return y
+
+
+def _natural_y(rows: Sequence[Row]) -> str:
+    """Return TFLOP/s for rows that compute much per byte, GB/s for those that move data."""
+    rates = [(row.tflops or 0.0, row.gbs or 0.0) for row in rows]
+    tflops, gbs = max(tflops for tflops, _ in rates), max(gbs for _, gbs in rates)
+    if tflops and 1e3 * tflops >= FLOPS_PER_BYTE * gbs:
+        return "tflops"
+    return "gbs" if gbs else "time_us"
 
 
 def _figure() -> Any:

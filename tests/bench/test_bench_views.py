@@ -136,6 +136,21 @@ def test_dimensions_that_move_together_do_not_split_a_line():
     assert list(series(rows, "n", "gbs")) == ["fake"]
 
 
+@pytest.mark.parametrize(
+    ("tflops", "gbs", "label"),
+    [
+        (None, 3000.0, "GB/s"),
+        (0.4, 3000.0, "GB/s"),
+        (700.0, 500.0, "TFLOP/s"),
+        (None, None, "micro"),
+    ],
+)
+def test_the_height_of_a_plot_is_what_the_rows_are_about(tmp_path, tflops, gbs, label):
+    pytest.importorskip("matplotlib")
+    plot([make_row(n, tflops=tflops, gbs=gbs) for n in (1, 2)], tmp_path / "p.svg")
+    assert f"<!-- {label}" in (tmp_path / "p.svg").read_text()
+
+
 def test_plotting_refuses_what_it_cannot_draw(tmp_path):
     with pytest.raises(ArgumentError, match="no row has a speed"):
         plot([make_row(status="wrong")], tmp_path / "p.png")

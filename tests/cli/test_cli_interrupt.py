@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 
 import pytest
-from cli_process import COMMAND, environment
+from cli_process import COMMAND, environment, read_all
 
 SWEEP = ("bench", "fake", "--n", "1:20", "--sleep-ms", "150")
 
@@ -79,6 +82,26 @@ def test_a_signal_to_the_parent_alone_ends_the_worker_too(tmp_path):
     assert process.returncode == 130
     wait_until_gone(process.pid)
     assert json.loads(out.read_text())["runs"][0]["complete"] is False
+
+
+def test_the_key_itself_on_a_terminal(tmp_path):
+    out = tmp_path / "r.json"
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *SWEEP, "--out", str(out)], stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environment(), start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        wait_for_rows(process, out, 3)
+        os.write(ours, b"\x03")
+        shown = read_all(ours)
+        assert process.wait(30) == 130
+    os.close(ours)
+    assert "gpukit: interrupted, " in shown
+    assert "Traceback" not in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
+    wait_until_gone(process.pid)
 
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.15, 0.3, 0.5])

@@ -1,0 +1,113 @@
+"""The options of ``gpukit bench FAMILY``: one for each axis, then those that all families share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpukit.bench.axes import Choices
+
+from .options import PATH, Parsed
+from .output import FORMATS, SORTS
+
+if TYPE_CHECKING:
+    from gpukit.bench.model import Axis, Family
+
+L2_STATES = ("flush", "rotate", "hot")
+METHODS = ("events", "graph", "cupti")
+
+
+def key(axis: Axis) -> str:
+    """Return the parameter name of an axis; no common option can have it."""
+    return f"axis_{axis.name}"
+
+
+def axis_option(axis: Axis) -> click.Option:
+    """Return ``--<name>``: repeatable, every value a comma list."""
+    default = ",".join(map(_shown, axis.default))
+    return click.Option(
+        [f"--{axis.name.replace('_', '-')}", key(axis)],
+        type=Parsed(axis.parse, axis.metavar),
+        multiple=True,
+        help=f"{axis.help}  [default: {default}]" if default else axis.help,
+        hidden=axis.hidden,
+    )
+
+
+def _shown(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def common_options(family: Family) -> list[click.Option]:
+    """Return the options that do not come from axes."""
+    return [*_measuring_options(family), *_result_options()]
+
+
+def _measuring_options(family: Family) -> list[click.Option]:
+    peers = ", ".join(family.peers) or "this family has none"
+    return [
+        click.Option(["--device"], default="auto", show_default=True, help="cuda:0, 1, ..."),
+        click.Option(
+            ["--l2"],
+            type=Parsed(Choices(L2_STATES), "STATE[,...]"),
+            multiple=True,
+            help="Cold by flush (default; rotate with --method graph), cold by rotate, or hot.",
+        ),
+        click.Option(["--bust-cache"], is_flag=True, help="The same as --l2 rotate."),
+        click.Option(["--hot"], is_flag=True, help="The same as --l2 hot."),
+        click.Option(
+            ["--method", "methods"],
+            type=Parsed(Choices(METHODS), "METHOD[,...]"),
+            multiple=True,
+            help="How to time: events (default), graph or cupti.",
+        ),
+        click.Option(
+            ["--peer", "peers"],
+            type=Parsed(Choices((*family.peers, "none")), "NAME[,...]"),
+            multiple=True,
+            help=f"Peers to time beside ours: {peers}, none or all (default).",
+        ),
+        click.Option(
+            ["--budget"],
+            type=click.FloatRange(min=0, min_open=True),
+            default=1.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time for the samples of one case and each of its peers.",
+        ),
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Give a case up after this long; its row is incomplete.",
+        ),
+        click.Option(
+            ["--isolate/--no-isolate"],
+            default=True,
+            help="Run cases in a worker process (default), or in this one to debug.",
+        ),
+    ]
+
+
+def _result_options() -> list[click.Option]:
+    return [
+        click.Option(
+            ["--out"],
+            type=PATH,
+            help="Write rows to this .json, .csv or .md file as they finish.",
+        ),
+        click.Option(["--resume"], is_flag=True, help="Run only what --out does not hold yet."),
+        click.Option(["--force"], is_flag=True, help="Replace the file of --out."),
+        click.Option(
+            ["--format", "how"],
+            type=click.Choice(FORMATS),
+            default="table",
+            show_default=True,
+            help="Of the rows on standard output.",
+        ),
+        click.Option(["--sort"], type=click.Choice(list(SORTS)), help="Order rows, best first."),
+        click.Option(["--published"], is_flag=True, help="Show figures of others below."),
+        click.Option(["--explain"], is_flag=True, help="Say what the columns mean."),
+        click.Option(["--dry-run"], is_flag=True, help="List the cases; needs no GPU."),
+    ]
