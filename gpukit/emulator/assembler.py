@@ -68,7 +68,7 @@ class Assembler:
             code.offsets, size = layout.pack(framed)
             code.frame_bytes = layout.align_up(size, 16)
             program.codes.append(code)
-            program.instrs += function.body
+            program.instrs += [*function.body, _implicit_return(function)]
         program.shared_offsets, program.static_shared = layout.shared_layout(
             self.module, functions, SHARED_START
         )
@@ -87,7 +87,8 @@ class Assembler:
     def _decode(self) -> None:
         program, missing = self.program, []
         for self.code in program.codes:
-            for instr in self.code.function.body:
+            end = self.code.start + len(self.code.function.body) + 1
+            for instr in program.instrs[self.code.start : end]:
                 try:
                     made = self._guard(instr, build(instr, self))
                 except Unsupported as why:
@@ -272,6 +273,13 @@ class Assembler:
             fits = self.program.slots[dests[0]].dtype == expr.result.dtype
             full, masked = closures.single(fn, args, dests[0], out and fits, result.pack)
         return Op(category, full, masked)
+
+
+def _implicit_return(function: Function) -> Instr:
+    """Running off the end of a function returns."""
+    last = function.body[-1] if function.body else None
+    line, source = (last.ptx_line, last.source) if last else (0, None)
+    return Instr("ret", (), (), None, False, f"end of {function.name}", line, source)
 
 
 def _fitting(fn: Any, result: PtxType, target: Operand) -> tuple[Any, PtxType]:

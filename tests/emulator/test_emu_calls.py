@@ -91,6 +91,18 @@ def test_register_parameters_are_refused():
         emulator.run(ptx_kernel(body, ".param .u64 p0", declarations), 1, 32, [np.zeros(32, "u4")])
 
 
+def test_running_off_the_end_returns():
+    declarations = """.func twice (.param .b32 where)
+    { .reg .b32 %r; .reg .pred %p; ld.param.u32 %r, [where]; setp.eq.u32 %p, %r, 3; @%p ret; }"""
+    body = """.reg .b32 %r<3>; .reg .b64 %a; ld.param.u64 %a, [p0]; mov.u32 %r0, %tid.x;
+    mad.wide.u32 %a, %r0, 4, %a; .param .b32 x; st.param.b32 [x], %r0; call twice, (x);
+    st.global.u32 [%a], %r0;"""
+    y = np.zeros(32, "u4")
+    emulator.run(ptx_kernel(body, ".param .u64 p0", declarations), 1, 32, [y])
+    assert y.tolist() == list(range(32))
+    emulator.run(ptx_kernel(""), 1, 32, [])
+
+
 def test_printf():
     source = """extern "C" __global__ void k(const char* s) { int i = threadIdx.x;
       if (i == 33) printf("%5d|%-4u|%x|%lld|%.3f|%s|%c|%%|%e\\n", -i, 7u, 255, 1ll << 40, 1.5,

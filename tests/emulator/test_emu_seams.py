@@ -168,7 +168,7 @@ def test_listeners_hear_warps_and_gangs_alike(policy):
     ]
     atomics = [a for a in heard.accesses if a[2] == "atomic"]
     assert len(atomics) == 40
-    assert {a[3] for a in atomics} == {"relaxed"}
+    assert {a[3] for a in atomics} == {"relaxed.gpu"}
     assert sorted(heard.barriers) == [(e, w, 0) for e in ("arrived", "passed") for w in (0, 1)]
     assert sorted(heard.fences) == ["fence.proxy.async"] * 2 + ["membar.gl"] * 2
     assert heard.ended == 64

@@ -53,6 +53,7 @@ def _build(
 ) -> Op:
     order, space = take_order(modifiers), take_space(modifiers)
     order = order.replace("weak", "relaxed")
+    order = order if "." in order else f"{order}.gpu"
     kind, count, type_ = modifiers.pick(*_PLAIN), take_vector(modifiers), modifiers.type()
     update = _update(kind, type_, space)
     values = operands[1 : 3 if kind == "cas" else 2]
