@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 
 FAMILIES = (
+    "aio.bulk",
+    "aio.cp_async",
     "alu.approximate",
     "alu.arithmetic",
     "alu.bits",
@@ -19,9 +21,15 @@ FAMILIES = (
     "mem.atomics",
     "mem.hints",
     "mem.transfer",
+    "mma.ldmatrix",
+    "mma.mma_sync",
+    "mma.wgmma",
     "sync.barriers",
     "sync.cluster",
     "sync.fences",
+    "sync.griddep",
+    "sync.mbarrier_ops",
+    "sync.setmaxnreg",
     "warp.shuffles",
     "warp.votes",
 )

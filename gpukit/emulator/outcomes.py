@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from gpukit.emulator.frames import Frame
+    from gpukit.emulator.lanes import Split
     from gpukit.emulator.waits import WaitQueue
 
 
@@ -39,12 +40,14 @@ class Scatter:
 class Park:
     """The lanes wait in ``queue``; woken, they repeat the instruction (``retry``) or go on.
 
-    ``reason`` is called for the deadlock report only.
+    ``reason`` is called for the deadlock report only. A wait with a time limit has ``expire``:
+    called when nothing else can run, it lets the split go on (True) or insists (False).
     """
 
     queue: WaitQueue
     reason: Callable[[], str]
     retry: bool = False
+    expire: Callable[[Split], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Scheduler:
             events.run_due()
             ready = [warp for warp in self.wave.warps if warp.active and warp.runnable]
             if not ready:
-                if events.jump():
+                if events.jump() or self._expire():
                     continue
                 if any(warp.active for warp in self.wave.warps):
                     raise self.wave.deadlock()
@@ -48,6 +48,17 @@ class Scheduler:
     def ready(self, warp: Lanes) -> None:
         """A split of ``warp`` was woken."""
         self.changed = True
+
+    def _expire(self) -> bool:
+        """Nothing will ever happen: let waits that have a time limit run out, one by one."""
+        for warp in self.wave.warps:
+            for split in warp.splits:
+                park = split.park
+                if park is not None and park.expire is not None and park.expire(split):
+                    park.queue.discard(split)
+                    split.park = None
+                    return True
+        return False
 
     def _turn(self, ready: list[Warp]) -> None:
         warp = self.policy.pick(ready)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,17 +34,24 @@ class AsyncOp:
 
     ``id`` counts from 0 within the issuing warp's cluster. ``kind``: "cp_async", "bulk_load",
     "bulk_store", "bulk_copy" (shared to shared::cluster), "bulk_reduce", "tma_load", "tma_store",
-    "tma_reduce", "st_async", "red_async", "wgmma", ... ``warp`` issued it with the lanes of
-    ``mask`` (None: all 32). ``proxy`` is "async", or "generic" for cp.async, st.async and
-    red.async. ``done`` is set when its values have moved.
+    "tma_reduce", "st_async", "red_async", "wgmma", ... ``warp`` issued it at ``pc`` with the
+    lanes of ``mask`` (None: all 32). ``proxy`` is "async", or "generic" for cp.async, st.async and
+    red.async. ``read_done`` is set when its sources may be
+    reused, ``done`` when all its values have moved.
     """
 
     id: int
     kind: str
     warp: Warp
     mask: Mask = None
+    pc: int = 0
     proxy: str = "async"
     reads: tuple[Range, ...] = ()
     writes: tuple[Range, ...] = ()
-    read_done: bool = field(default=False)
-    done: bool = field(default=False)
+    read_done: bool = False
+    done: bool = False
+
+    @property
+    def place(self) -> str:
+        """Source line and text of the instruction, for messages."""
+        return self.warp.wave.program.place(self.pc)

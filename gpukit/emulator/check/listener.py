@@ -39,6 +39,12 @@ class Listener:
     def barrier_passed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
         """Lanes that waited for this phase go on: the acquire side."""
 
+    def barrier_arrived_relaxed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        """As ``barrier_arrived`` for ``.relaxed``: no release, unless a fence came before."""
+
+    def barrier_passed_relaxed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        """As ``barrier_passed`` for ``.relaxed``: no acquire, unless a fence follows."""
+
     def async_issued(self, op: AsyncOp) -> None:
         """An asynchronous operation was issued; its bytes may be read and written from now on."""
 

@@ -140,9 +140,13 @@ class GlobalMemory:
             address = int(addresses[lane])
             held = self.find(address)
             if held is None or address + size > held.end:
-                text = f"accesses {size} bytes at 0x{address:x}: {self._neighbour(address, size)}"
-                return OutOfBoundsError(text, lane=lane, address=address)
+                return self.outside(address, size, lane)
         return OutOfBoundsError("lanes access different allocations")
+
+    def outside(self, address: int, size: int, lane: int | None = None) -> OutOfBoundsError:
+        """The complaint about ``size`` bytes that are not inside one allocation."""
+        text = f"accesses {size} bytes at 0x{address:x}: {self._neighbour(address, size)}"
+        return OutOfBoundsError(text, lane=lane, address=address)
 
     def _neighbour(self, address: int, size: int) -> str:
         at = bisect_right(self._bases, address) - 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpukit.emulator.errors import OutOfBoundsError
+from gpukit.emulator.errors import BarrierError, OutOfBoundsError
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.mem import windows
 from gpukit.emulator.mem.access import Access
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
 POISON = 0xCB
+BARRIER = 8  # bytes of an mbarrier
+NOWHERE = 1 << 30
 
 
 class SharedMemory(Store):
     """One array for the wave: CTA slot s owns ``stride`` bytes from ``s * stride``."""
 
-    __slots__ = ("_wave", "end", "patterns", "stride")
+    __slots__ = ("_wave", "barriers", "end", "guard_high", "guard_low", "patterns", "stride")
 
     def __init__(self, wave: Wave, end: int) -> None:
         self._wave = wave
@@ -36,9 +38,13 @@ class SharedMemory(Store):
         data = np.full(slots * self.stride if used else 0, POISON, np.uint8)
         super().__init__(data, np.zeros(data.size, np.uint8) if wave.launch.checks else None)
         self.patterns = PatternCache()
+        self.barriers: set[int] = set()  # indices in ``data`` of live mbarriers
+        self.guard_low, self.guard_high = NOWHERE, 0  # offsets between which these lie
 
     def reset(self) -> None:
         """New CTAs: contents are undefined again."""
+        self.barriers.clear()
+        self.guard_low, self.guard_high = NOWHERE, 0
         self.data.fill(POISON)
         if self.init is not None:
             self.init.fill(0)
@@ -77,7 +83,46 @@ class SharedMemory(Store):
             raise self._outside(addresses, mask, size)
         if not pattern.aligned or offset & (size - 1):
             raise misaligned(addresses, mask, size, "shared")
+        if offset + pattern.high > self.guard_low and offset + pattern.low < self.guard_high:
+            self._check_barriers(pattern.offsets + offset, mask, size)
         return Access(self, pattern, offset, mask, "shared")
+
+    # mbarriers
+
+    def guard(self, index: int) -> None:
+        """The 8 bytes at ``index`` become an mbarrier: ordinary accesses are errors from now on."""
+        self.barriers.add(index)
+        offset = index % self.stride
+        self.guard_low = min(self.guard_low, offset)
+        self.guard_high = max(self.guard_high, offset + BARRIER)
+
+    def release(self, index: int) -> None:
+        """The mbarrier at ``index`` is ordinary, undefined memory again."""
+        self.barriers.discard(index)
+        if self.init is not None:
+            self.init[index : index + BARRIER] = 0
+
+    def check_range(self, index: int, size: int) -> None:
+        """Raise if a live mbarrier lies in these bytes."""
+        for barrier in self.barriers:
+            if index < barrier + BARRIER and barrier < index + size:
+                raise self._on_barrier(barrier)
+
+    def _check_barriers(self, indices: Any, mask: Mask, size: int) -> None:
+        for position, index in enumerate(indices.tolist()):
+            for word in range(index & ~7, index + size, BARRIER):
+                if word in self.barriers:
+                    lane = position if mask is None else int(np.flatnonzero(mask)[position])
+                    raise self._on_barrier(word, lane)
+
+    def _on_barrier(self, index: int, lane: int | None = None) -> BarrierError:
+        address = self.address_of(index)
+        return BarrierError(
+            f"an ordinary access touches the live mbarrier at shared 0x{address:x}; "
+            "mbarrier.inval it first",
+            lane=lane,
+            address=address,
+        )
 
     def _learn(self, lanes: Lanes, addresses: Any, mask: Mask, size: int) -> Pattern:
         active = np.arange(lanes.width) if mask is None else np.flatnonzero(mask)

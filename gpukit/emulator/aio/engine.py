@@ -1,0 +1,131 @@
+"""Issuing asynchronous operations and completing them later.
+
+An operation reads its sources and writes its destinations when it completes, at a time that the
+policy chooses. Operations are not ordered among each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpukit.emulator.check.async_ops import AsyncOp, Range
+from gpukit.emulator.errors import BarrierError
+from gpukit.emulator.instructions import Mask
+
+if TYPE_CHECKING:
+    from gpukit.emulator.cta import Cta
+    from gpukit.emulator.warps import Warp
+
+
+class Flights:
+    """Operations in flight that still use a CTA's shared memory: it must not exit before them."""
+
+    def __init__(self, cta: Cta) -> None:
+        self.cta = cta
+        self.ops: set[AsyncOp] = set()
+        cta.exit_hooks.append(self._check_exit)
+
+    def _check_exit(self) -> None:
+        if not self.ops or any(warp.splits for warp in self.cta.warps):
+            return
+        op = min(self.ops, key=lambda op: op.id)
+        what = "reads" if any(r.owner == self.cta.slot for r in op.reads) else "writes"
+        raise BarrierError(
+            f"CTA {self.cta.position} exits while a {op.kind} still {what} its shared memory "
+            f"({op.place}); wait for it first"
+        )
+
+
+class OpNumbers:
+    """Counts the operations that a cluster issues."""
+
+    def __init__(self, cta: Cta) -> None:
+        self.next = 0
+
+
+def issue(
+    warp: Warp,
+    mask: Mask,
+    kind: str,
+    reads: tuple[Range, ...],
+    writes: tuple[Range, ...],
+    proxy: str = "async",
+) -> AsyncOp:
+    """Announce an operation. Its destination bytes in shared memory become undefined."""
+    numbers = warp.cta.cluster[0].state(OpNumbers)
+    op = AsyncOp(numbers.next, kind, warp, mask, warp.current.pc, proxy, reads, writes)
+    numbers.next += 1
+    for part in (*reads, *writes):
+        if part.space == "shared":
+            _home(warp, part).state(Flights).ops.add(op)
+    for listener in warp.wave.listeners:
+        listener.async_issued(op)
+    for part in writes:
+        if part.space == "shared":
+            _forget(warp, part)
+    return op
+
+
+def post(op: AsyncOp, action: Callable[[], None]) -> str:
+    """Run ``action`` later; what it complains about is located at the issuing instruction.
+
+    Returns that place, for ``post_again``.
+    """
+    where = op.warp.where(lane_of(op.mask))
+    post_again(op, where, action)
+    return where
+
+
+def post_again(op: AsyncOp, where: str, action: Callable[[], None]) -> None:
+    """Run a further step of an operation, again later."""
+    op.warp.wave.scheduler.events.post(action, where=where)
+
+
+def lane_of(mask: Mask) -> int:
+    """The first active lane."""
+    return 0 if mask is None else int(mask.argmax())
+
+
+def one_lane(lane: int) -> Mask:
+    """The mask of a single lane."""
+    mask = np.zeros(32, np.bool_)
+    mask[lane] = True
+    return mask
+
+
+def sources_read(op: AsyncOp) -> None:
+    """The operation has read its sources; they may be reused once somebody has observed it."""
+    op.read_done = True
+    op.warp.wave.scheduler.changed = True
+    for part in op.reads:
+        if part.space == "shared":
+            _home(op.warp, part).state(Flights).ops.discard(op)
+
+
+def performed(op: AsyncOp) -> None:
+    """The operation's values have moved."""
+    sources_read(op)
+    op.done = True
+    for part in op.writes:
+        if part.space == "shared":
+            _home(op.warp, part).state(Flights).ops.discard(op)
+    for listener in op.warp.wave.listeners:
+        listener.async_performed(op)
+
+
+def _home(warp: Warp, part: Range) -> Cta:
+    assert isinstance(part.owner, int)
+    return warp.wave.ctas[part.owner]
+
+
+def _forget(warp: Warp, part: Range) -> None:
+    init = _home(warp, part).shared.init
+    if init is None:
+        return
+    if part.starts is None:
+        init[part.start : part.start + part.size] = 0
+    else:
+        init[part.starts[:, None] + np.arange(part.size)] = 0

@@ -1,0 +1,41 @@
+"""Thin CUDA wrappers of the asynchronous instructions, shared by the tests' kernels."""
+
+from __future__ import annotations
+
+WRAPPERS = r"""
+typedef unsigned u32; typedef unsigned long long u64; typedef unsigned short u16;
+__device__ inline u32 smem(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+__device__ inline void init(u64* b, u32 n) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(smem(b)), "r"(n) : "memory"); }
+__device__ inline void arrive(u64* b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(smem(b)) : "memory"); }
+__device__ inline void expect(u64* b, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(smem(b)), "r"(bytes) : "memory"); }
+__device__ inline void wait(u64* b, u32 parity) {
+  asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;"
+               " @p bra done; bra again; done: }" :: "r"(smem(b)), "r"(parity) : "memory"); }
+__device__ inline void bulk_load(void* to, const void* from, u32 bytes, u64* b) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+               " [%0], [%1], %2, [%3];"
+               :: "r"(smem(to)), "l"(from), "r"(bytes), "r"(smem(b)) : "memory"); }
+__device__ inline void bulk_store(void* to, const void* from, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+               :: "l"(to), "r"(smem(from)), "r"(bytes) : "memory"); }
+__device__ inline void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int N> __device__ inline void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" :: "n"(N) : "memory"); }
+template <int N> __device__ inline void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory"); }
+__device__ inline void fence_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void fence_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory"); }
+__device__ inline u32 cluster_rank() {
+  u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+__device__ inline u32 remote(const void* p, u32 rank) {
+  u32 a; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(a) : "r"(smem(p)), "r"(rank));
+  return a; }
+"""
