@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from gpukit.emulator.ptx.ir import (
 )
 from gpukit.emulator.ptx.types import TYPES, PtxType
 
+T = TypeVar("T")
 U32, U64, S64, PRED = TYPES["u32"], TYPES["u64"], TYPES["s64"], TYPES["pred"]
 
 
@@ -49,6 +50,7 @@ class Assembler:
         self.pc = 0
         self._slots: dict[Slot, int] = {}
         self._internal: dict[tuple[str, int], Slot] = {}
+        self._analyses: dict[type, Any] = {}
         functions = layout.reachable(module, kernel)
         self._place(functions)
         self.code = self.program.codes[0]
@@ -98,6 +100,8 @@ class Assembler:
                 self.pc += 1
         if missing:
             raise UnsupportedInstructionError(_listing(program.kernel.name, missing))
+        for analysis in self._analyses.values():
+            analysis.finish()
         program.run_end = index_runs(program.ops)
         program.full = [op.full for op in program.ops]
         program.masked = [op.masked for op in program.ops]
@@ -114,6 +118,15 @@ class Assembler:
         assert made.handler is not None
         handler = guarded(made.handler, p, instr.negated)
         return Op(made.category, handler=handler, wide=made.wide)
+
+    def analysis(self, factory: Callable[[Assembler], T]) -> T:
+        """A family's view of this kernel, made on first use.
+
+        Its ``finish()`` is called once all instructions are decoded and may replace operations.
+        """
+        if factory not in self._analyses:
+            self._analyses[factory] = factory(self)  # type: ignore[index]
+        return self._analyses[factory]  # type: ignore[index,no-any-return]
 
     # Operands
 

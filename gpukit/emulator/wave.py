@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from gpukit.emulator.warps import WARP, Warp
 if TYPE_CHECKING:
     from gpukit.emulator.launch import Launch
 
+T = TypeVar("T")
 _REGISTER_DTYPES = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
@@ -37,9 +39,11 @@ class Wave:
         self._rows: dict[int, Any] = {}  # slot number -> whole row of a slot that is no register
         self.shared = SharedMemory(self, launch.shared_end)
         self.local = LocalMemory(self.lanes, launch.local_bytes)
+        self._state: dict[Any, Any] = {}
         self.ctas: list[Cta] = []
         self.warps: list[Warp] = []
         self.scheduler = Scheduler(self)
+        self.first_cluster = 0  # of the grid, among those that are resident now
         self._build(clusters)
 
     def _file(self, bits: int, rows: int) -> Any:
@@ -102,12 +106,14 @@ class Wave:
 
     def run(self, first_cluster: int, count: int) -> None:
         """Run clusters ``first_cluster`` onwards of the grid to their end."""
+        self.first_cluster = first_cluster
         for cta in self.ctas[: count * self.cluster_size]:
             cta.start(self.launch.cta_position(first_cluster, cta), self.launch.threads)
         for number, row in self._rows.items():
             if self.program.slots[number].kind == "special":
                 self._fill(row, self.program.slots[number])
         self._poison()
+        self._state = {}
         self.shared.reset()
         self.local.reset()
         for listener in self.listeners:
@@ -120,6 +126,13 @@ class Wave:
         """New threads: registers are undefined, so let no earlier value pass for theirs."""
         for bits, file in self.files.items():
             file.fill(bits != 1 and int.from_bytes(b"\xcb" * (min(bits, 64) // 8), "little"))
+
+    def state(self, factory: Callable[[Wave], T]) -> T:
+        """A family's object for the CTAs now running, made on first use (see ``Cta.state``)."""
+        found = self._state.get(factory)
+        if found is None:
+            found = self._state[factory] = factory(self)
+        return found
 
     def cta_of_lane(self, lane: int) -> Cta:
         """The CTA that a lane of the wave belongs to."""

@@ -98,3 +98,31 @@ def _join_siblings(warp: Warp) -> bool:
         warp.convergence.discard(sibling)
         sibling.park = None
     return bool(siblings)
+
+
+def aligned(category: str, body: Callable[[Lanes], Outcome]) -> Op:
+    """An ``.aligned`` operation: ``body`` runs for whole warps only (one, or those of a gang).
+
+    Lanes of a diverged warp wait for the others; with some lanes gone it is a ``CollectiveError``.
+    """
+
+    def run(lanes: Lanes, mask: Mask) -> Outcome:
+        if mask is None:
+            return body(lanes)
+        if isinstance(lanes, Gang):
+            return DISSOLVE
+        assert isinstance(lanes, Warp)
+        return _by_groups(lanes, mask, _EVERYBODY, _refuse)
+
+    return Op(category, handler=run, wide=True)
+
+
+_EVERYBODY = np.full(32, _ALL)
+
+
+def _refuse(lanes: Lanes, group: Mask) -> None:
+    present = bits_of(np.ones(32, np.bool_) if group is None else group)
+    raise CollectiveError(
+        f"only lanes 0x{present:08x} of the warp execute this .aligned instruction; the others "
+        "have exited"
+    )
