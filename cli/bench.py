@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpukit.errors import ArgumentError
+from gpukit.errors import ArgumentError, GpukitError
 
 from . import terminal
 from .bench_options import axis_option, common_options, key
@@ -17,7 +17,7 @@ from .main import FAILED, INTERRUPTED, OK, USAGE
 from .options import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from gpukit.bench.execute import CaseOptions
@@ -30,15 +30,28 @@ class FamilyGroup(NamedGroup):
 
     kind = "family"
 
-    def summaries(self) -> Mapping[str, str]:
-        from gpukit.bench.families import families, load_family
+    def names(self) -> Collection[str]:
+        from gpukit.bench.families import families
 
-        return {name: load_family(name).summary for name in families()}
+        return families().keys()
+
+    def summaries(self) -> Mapping[str, str]:
+        return {name: _summary(name) for name in self.names()}
 
     def load(self, name: str) -> click.Command:
         from gpukit.bench.families import load_family
 
         return family_command(load_family(name))
+
+
+def _summary(name: str) -> str:
+    """Return a family's line of help; one that does not load must not hide the others."""
+    from gpukit.bench.families import load_family
+
+    try:
+        return load_family(name).summary
+    except GpukitError as problem:
+        return str(problem)
 
 
 @click.group(
@@ -93,11 +106,14 @@ def _bench(
 
     chosen = merged(methods) or ("events",)
     states = _states(merged(l2), chosen, bust_cache=bust_cache, hot=hot)
-    cases = select_cases(family, selection, states, chosen)
+    emulated = _emulated(family, running["device"], dry_run)
+    cases = select_cases(family, selection, states, chosen, emulated=emulated)
     options = _case_options(family, merged(peers), budget)
     if dry_run:
         return _list_cases(cases, options, how)
     store = open_store(out, resume=resume, force=force)
+    if emulated:
+        terminal.warn("emulated GPU: results are checked and counted, not timed")
     rows, interrupted = _sweep(family, cases, options, store, **running)
     _print(rows, how, sort)
     if explain:
@@ -105,6 +121,11 @@ def _bench(
     if published:
         _print_published(family.name, how)
     return INTERRUPTED if interrupted else _exit_code(rows)
+
+
+def _emulated(family: Family, device: str, dry_run: bool) -> bool:
+    """Return whether the sweep runs on the emulator; a dry run does not look for a GPU."""
+    return not (dry_run and device == "auto") and family.emulated(device)
 
 
 def _states(

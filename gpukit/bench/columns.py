@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpukit.bench.emulated_target import UNTIMED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -25,6 +27,11 @@ LEGEND = {
     "%ceil": "of the best measured on this device in the same run",
     "xNAME": "the peer's time over ours, timed in turns on the same buffers; > 1: ours is faster",
     "sm_MHz": "median SM clock while timing",
+    "warp_inst": "warp instructions issued (emulated devices count; they have no clock)",
+    "lanes%": "active lanes of all lanes of those instructions",
+    "ld_sect/req": "32-byte sectors of global memory per load instruction of a warp",
+    "st_sect/req": "the same for stores",
+    "conflicts": "shared-memory wavefronts lost to bank conflicts",
     "error": "max |err| / (atol + rtol |ref|) against the oracle; at most 1 passes",
     "l2": "flush: emptied before each launch; rotate: other buffers each time; hot: the same",
     "method": "how the time was taken: events, graph or cupti",
@@ -92,8 +99,8 @@ def _parameters(rows: Sequence[Row]) -> list[Column]:
     return [
         *(Column(name, _setting(name)) for name in asked),
         *(Column(name, _setting(name), _LAUNCH_RANK) for name in chosen),
-        Column("l2", lambda row: row.l2, numeric=False),
-        Column("method", lambda row: row.method, numeric=False),
+        Column("l2", lambda row: _timed(row.l2), numeric=False),
+        Column("method", lambda row: _timed(row.method), numeric=False),
     ]
 
 
@@ -107,6 +114,11 @@ def _results(rows: Sequence[Row]) -> list[Column]:
         Column("%ceil", lambda row: number(row.pct_ceiling, 1), 4),
         *(_peer(name) for name in _names(rows, "peers")),
         Column("sm_MHz", _sm_clock, 8),
+        Column("warp_inst", _counter("warp_instructions"), 4),
+        Column("lanes%", _active_lanes, 5),
+        Column("ld_sect/req", _sectors("global_loads"), 5),
+        Column("st_sect/req", _sectors("global_stores"), 5),
+        Column("conflicts", _counter("shared_conflicts"), 5),
         Column("error", lambda row: NOTHING if row.error is None else f"{row.error:.2g}", 7),
         Column("status", lambda row: row.status, numeric=False),
     ]
@@ -121,6 +133,11 @@ def _setting(name: str) -> Callable[[Row], str]:
     return lambda row: _text(row.launch.get(name, row.params.get(name)))
 
 
+def _timed(state: str) -> str:
+    """Return how a row was timed; nothing for a row from a device without a clock."""
+    return NOTHING if state == UNTIMED else state
+
+
 def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "x".join(map(str, value))
@@ -133,6 +150,26 @@ def _peer(name: str) -> Column:
 
 def _peak(row: Row) -> str:
     return number(row.pct_peak, 1) + ("!" if (row.pct_peak or 0) > 100 else "")
+
+
+def _counter(name: str) -> Callable[[Row], str]:
+    return lambda row: _text((row.counters or {}).get(name))
+
+
+def _active_lanes(row: Row) -> str:
+    share = (row.counters or {}).get("active_lanes")
+    return number(None if share is None else 100 * share, 1)
+
+
+def _sectors(name: str) -> Callable[[Row], str]:
+    """Return the 32-byte sectors that one warp-wide request touched on average."""
+
+    def cell(row: Row) -> str:
+        traffic = (row.counters or {}).get(name) or {}
+        requests = traffic.get("requests")
+        return number(traffic["sectors"] / requests if requests else None, 2)
+
+    return cell
 
 
 def _sm_clock(row: Row) -> str:

@@ -42,7 +42,8 @@ def run_case(
     ``cache-resident``. Whatever else goes wrong is raised; the caller knows what it ends."""
     row = Row.of(case, target.name, target.arch, environment)
     try:
-        prepared = family.prepare(case, target.device, options.peers)
+        peers = options.peers if target.timed else ()
+        prepared = family.prepare(case, target.device, peers)
     except UnsupportedError as reason:
         row.status, row.message = "unsupported", one_line(reason)
         return row
@@ -62,6 +63,10 @@ def _measure(
 ) -> None:
     row.launch = dict(prepared.launch)
     if not _passes(row, prepared, "wrong result"):
+        return
+    row.counters = target.counters()
+    if not target.timed:
+        row.status = "ok"
         return
     timing = dataclasses.replace(
         options.timing, l2=cast("L2State", row.l2), method=cast("Method", row.method)
@@ -114,7 +119,8 @@ def _judge(row: Row, prepared: Prepared, timing: Timing, target: Target) -> None
     if timing.clocks is not None and timing.clocks.throttled:
         row.status = "throttled"
         notes.append(f"clocks held back: {', '.join(timing.clocks.reasons)}")
-    if fits_cache(row.l2, prepared.footprint * prepared.work.slots, target.l2_bytes):
+    used = prepared.footprint * prepared.work.slots
+    if used and fits_cache(row.l2, used, target.l2_bytes):
         row.status = "cache-resident"
         notes.append(f"all buffers fit the {target.l2_bytes / 2**20:.0f} MiB L2")
     if row.pct_peak is not None and row.pct_peak > 100:

@@ -41,7 +41,8 @@ class Axis:
 
     ``parse`` turns one option value (``"1024:8192:x2"``) into the values it stands for and
     raises `ArgumentError` otherwise. An option given several times adds up. ``default`` holds
-    parsed values. Parsers for common kinds of value are in `gpukit.bench.axes`.
+    parsed values, ``emulated`` those for an emulated device where they differ (it is a million
+    times slower). Parsers for common kinds of value are in `gpukit.bench.axes`.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Axis:
     help: str
     metavar: str = "VALUE[,...]"
     hidden: bool = False
+    emulated: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,12 @@ class Target(Protocol):
     def arch(self) -> str: ...
     @property
     def l2_bytes(self) -> int: ...
+    @property
+    def timed(self) -> bool:
+        """Whether `time` gives times; without, rows carry checks and `counters` only."""
+
+    def counters(self) -> dict[str, Any] | None:
+        """What the last launch did, where the device can tell."""
 
     def environment(self) -> dict[str, Any]:
         """Everything a reader needs to judge the numbers: versions, clocks, UUID."""
@@ -192,6 +200,12 @@ class Family(Protocol):
         """Open the device that ``--device`` names; most families return ``open_target(device)``.
 
         Raises `NoDeviceError` when there is none.
+        """
+
+    def emulated(self, device: str) -> bool:
+        """Whether that device is emulated: not timed, and smaller defaults (`Axis.emulated`).
+
+        Most families return ``is_emulated(device)``.
         """
 
     def prepare(self, case: Case, device: Any, peers: tuple[str, ...]) -> Prepared:

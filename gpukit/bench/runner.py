@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpukit.bench import interrupts
+from gpukit.bench.emulated_target import UNTIMED
 from gpukit.bench.model import FINAL_STATUSES, row_key
 from gpukit.bench.session import LocalSession, Setup
 from gpukit.errors import ArgumentError
@@ -55,19 +56,26 @@ def select_cases(
     selection: Mapping[str, tuple[Any, ...]],
     l2: Sequence[str] = ("flush",),
     methods: Sequence[str] = ("events",),
+    *,
+    emulated: bool = False,
 ) -> list[Case]:
     """Return the cases of a selection, crossed with L2 states and timing methods.
 
-    Axes that ``selection`` leaves out take their defaults. Pairs that cannot be timed (a flush
-    within a graph) are left out, unless there is nothing else. Runs without a GPU.
+    Axes that ``selection`` leaves out take their defaults, those for an ``emulated`` device if it
+    is one; then nothing is timed and there are no states and methods. Pairs that cannot be timed
+    (a flush within a graph) are left out, unless there is nothing else. Runs without a GPU.
 
     Raises:
         ArgumentError: nothing is left to run, or a value that the family refuses.
     """
-    full = {axis.name: selection.get(axis.name, axis.default) for axis in family.axes}
+    full = {
+        axis.name: selection.get(axis.name, (axis.emulated if emulated else ()) or axis.default)
+        for axis in family.axes
+    }
+    pairs = [(UNTIMED, UNTIMED)] if emulated else _pairs(l2, methods)
     crossed = (
         dataclasses.replace(case, l2=state, method=method)
-        for case, (state, method) in itertools.product(family.cases(full), _pairs(l2, methods))
+        for case, (state, method) in itertools.product(family.cases(full), pairs)
     )
     cases = {case.key: case for case in crossed}
     if not cases:

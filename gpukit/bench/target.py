@@ -1,15 +1,18 @@
-"""The usual target: a CUDA device of `gpukit.devices`, timed by `gpukit.measure`."""
+"""The usual targets: a CUDA device timed by `gpukit.measure`, or an emulated one, not timed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from gpukit.bench.emulated_target import EmulatedTarget
 from gpukit.errors import ArgumentError, GpukitError, NoDeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpukit.devices.cuda import CudaDevice
+    from gpukit.devices.emulated import EmulatedDevice
+    from gpukit.devices.protocol import Device
     from gpukit.measure import Timing, TimingOptions, Work
 
 #: Element types whose rate a datasheet prints under another name.
@@ -18,6 +21,8 @@ _PEAK_NAMES = {"e4m3": "fp8", "e5m2": "fp8"}
 
 class GpuTarget:
     """A CUDA device made current; see `gpukit.bench.model.Target`."""
+
+    timed = True
 
     def __init__(self, device: CudaDevice) -> None:
         from gpukit.measure import peak_for
@@ -47,27 +52,46 @@ class GpuTarget:
 
         return time_works(works, options)
 
+    def counters(self) -> dict[str, Any] | None:
+        """Hardware keeps its counters to itself."""
+        return None
 
-def open_target(device: str) -> GpuTarget:
-    """Open ``cuda:1``, ``1`` or ``auto`` (the first GPU) and make it CuPy's current device for
-    this process.
+
+def is_emulated(device: str) -> bool:
+    """Whether a device name means an emulated device; ``auto`` does where there is no GPU.
+
+    Raises `NoDeviceError` when looking for a GPU fails.
+    """
+    if device != "auto":
+        return device.partition(":")[0] == "emu"
+    return bool(_device(device).emulated)
+
+
+def open_target(device: str) -> GpuTarget | EmulatedTarget:
+    """Open ``cuda:1``, ``1``, ``emu:h100`` or ``auto`` (the first GPU, else the emulator).
+
+    A GPU becomes CuPy's current device for this process.
 
     Raises:
-        ArgumentError: no such form of name, or a device that is no GPU.
+        ArgumentError: no such form of name.
         NoDeviceError: no CuPy, no driver, or no such GPU; says what to do.
     """
+    opened = _device(f"cuda:{device}" if device.isdigit() else device)
+    if opened.emulated:
+        return EmulatedTarget(cast("EmulatedDevice", opened))
+    from gpukit.devices.cuda import load_cupy
+
+    cuda = cast("CudaDevice", opened)
+    load_cupy().cuda.Device(cuda.index).use()
+    return GpuTarget(cuda)
+
+
+def _device(name: str) -> Device:
     from gpukit import devices
 
-    name = "cuda:0" if device == "auto" else f"cuda:{device}" if device.isdigit() else device
     try:
-        opened = devices.get(name)
+        return devices.get(name)
     except (ArgumentError, NoDeviceError):
         raise
     except GpukitError as problem:  # CuPy is missing or cannot be imported
         raise NoDeviceError(str(problem)) from problem
-    from gpukit.devices.cuda import CudaDevice, load_cupy
-
-    if not isinstance(opened, CudaDevice):
-        raise ArgumentError(f"device {device!r} has no clock to measure with; use a CUDA device")
-    load_cupy().cuda.Device(opened.index).use()
-    return GpuTarget(opened)

@@ -67,6 +67,8 @@ def get(index: int = 0) -> CudaDevice:
 class CudaDevice:
     """One GPU, by CUDA index."""
 
+    emulated = False
+
     def __init__(self, index: int) -> None:
         self.index = index
         self.name = f"cuda:{index}"

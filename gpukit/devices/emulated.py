@@ -47,6 +47,7 @@ class EmulatedDevice:
     """A GPU model on the CPU."""
 
     xp = np
+    emulated = True
 
     def __init__(self, name: str, model: Model) -> None:
         self.name = f"emu:{name}"

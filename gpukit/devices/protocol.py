@@ -52,6 +52,7 @@ class Device(Protocol):
 
     name: str
     xp: Any  # the array module: cupy or numpy
+    emulated: bool
 
     @property
     def properties(self) -> Properties:

@@ -122,9 +122,13 @@ class FakeTarget:
     name = NAME
     arch = "sm_99"
     l2_bytes = L2_BYTES
+    timed = True
 
     def __init__(self) -> None:
         self.device = FakeDevice()
+
+    def counters(self) -> dict[str, Any] | None:
+        return None
 
     def environment(self) -> dict[str, Any]:
         return {"gpu": NAME, "uuid": "GPU-0", "driver": os.environ.get("FAKE_DRIVER", "1.0")}
@@ -220,6 +224,9 @@ class FakeFamily:
             for sleep in selection["sleep_ms"]
             if n != 666  # leaves no case
         ]
+
+    def emulated(self, device: str) -> bool:
+        return False
 
     def target(self, device: str) -> FakeTarget:
         if device == "none":

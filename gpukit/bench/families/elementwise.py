@@ -13,8 +13,8 @@ from gpukit.bench.families.elementwise_case import PreparedElementwise
 from gpukit.bench.families.elementwise_peers import PEERS
 from gpukit.bench.families.optional import AUTO, Auto, Grids
 from gpukit.bench.families.yardstick import copy_ceiling
-from gpukit.bench.model import Axis, Case, Prepared
-from gpukit.bench.target import GpuTarget, open_target
+from gpukit.bench.model import Axis, Case, Prepared, Target
+from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import UnsupportedError
 from gpukit.kernels.elementwise import BINARY, UNARY
 
@@ -43,12 +43,14 @@ class ElementwiseFamily:
     ops: tuple[str, ...] = OPS
     sizes: tuple[int, ...] = (256 * MIB,)
     dtypes: tuple[str, ...] = ("f32", "bf16")
+    emulated_sizes: tuple[int, ...] = (64 * 1024 + 4,)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
         """Op (unless there is only one), size, dtype, then how to launch."""
         op = Axis("op", self.ops, Choices(self.ops), "function", metavar="OP[,...]")
-        size = Axis("size", self.sizes, Sizes(), "bytes of each array", metavar="BYTES[,...]")
+        size = Axis("size", self.sizes, Sizes(), "bytes of each array", metavar="BYTES[,...]",
+                    emulated=self.emulated_sizes)
         dtype = Axis("dtype", self.dtypes, DTypes(tuple(dtypes.ALL)),
                      "element type; fp8 (e4m3, e5m2) for copy", metavar="DTYPE[,...]")
         return (*((op,) if len(self.ops) > 1 else ()), size, dtype, *_LAUNCH_AXES)
@@ -71,9 +73,13 @@ class ElementwiseFamily:
             for op in ops for dtype in selection["dtype"] for size in selection["size"]
             for setting in settings]
 
-    def target(self, device: str) -> GpuTarget:
-        """A CUDA device."""
+    def target(self, device: str) -> Target:
+        """A CUDA device or an emulated one."""
         return open_target(device)
+
+    def emulated(self, device: str) -> bool:
+        """Whether that device has no clock."""
+        return is_emulated(device)
 
     def prepare(self, case: Case, device: Any, peers: tuple[str, ...]) -> Prepared:
         """Allocate, fill and compile one case."""
@@ -85,8 +91,8 @@ class ElementwiseFamily:
         return PreparedElementwise(op, case, device, peers)
 
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
-        """What the runtime's device-to-device copy reaches, cold."""
-        return copy_ceiling(device)
+        """What the runtime's device-to-device copy reaches, cold; nothing is timed emulated."""
+        return None if device.emulated else copy_ceiling(device)
 
 
 FAMILY = ElementwiseFamily()

@@ -11,8 +11,8 @@ from gpukit import dtypes, kernels
 from gpukit.bench.axes import Choices, DTypes, Shapes
 from gpukit.bench.families.matmul_case import PEERS, PreparedMatmul
 from gpukit.bench.families.yardstick import gemm_ceiling
-from gpukit.bench.model import Axis, Case, Prepared
-from gpukit.bench.target import GpuTarget, open_target
+from gpukit.bench.model import Axis, Case, Prepared, Target
+from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import UnsupportedError
 
 _FLOATS = ("f32", "f16", "bf16")
@@ -39,7 +39,7 @@ class MatmulFamily:
         return (
             Axis("kernel", rungs(), Choices(rungs()), "rung of the ladder", metavar="N[,...]"),
             Axis("shape", ((4096, 4096, 4096),), Shapes(("M", "N", "K")), "problem",
-                 metavar="MxNxK[,...]"),
+                 metavar="MxNxK[,...]", emulated=((128, 128, 64), (100, 60, 33))),
             Axis("dtype", ("bf16",), DTypes(_FLOATS), "type of A and B", metavar="DTYPE[,...]"),
             Axis("layout", ("nt",), Choices(LAYOUTS), "how A and B are stored: n as is, t "
                  "transposed; nt stores B as [N, K]", metavar="LAYOUT[,...]"),
@@ -56,9 +56,13 @@ class MatmulFamily:
                  {"layout": layout, "out": dtype if out == "same" else out})
             for shape, dtype, layout, out, rung in points]
 
-    def target(self, device: str) -> GpuTarget:
-        """A CUDA device."""
+    def target(self, device: str) -> Target:
+        """A CUDA device or an emulated one."""
         return open_target(device)
+
+    def emulated(self, device: str) -> bool:
+        """Whether that device has no clock."""
+        return is_emulated(device)
 
     def prepare(self, case: Case, device: Any, peers: tuple[str, ...]) -> Prepared:
         """Allocate, fill and compile one case."""
@@ -68,8 +72,8 @@ class MatmulFamily:
         return PreparedMatmul(case, dtypes.parse(case.dtype), device, peers)
 
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
-        """What cuBLAS reaches on a large square problem."""
-        return gemm_ceiling(device, dtype)
+        """What cuBLAS reaches on a large square problem; nothing is timed emulated."""
+        return None if device.emulated else gemm_ceiling(device, dtype)
 
 
 FAMILY = MatmulFamily()

@@ -10,4 +10,5 @@ FAMILY = ElementwiseFamily(
     ops=("copy",),
     sizes=tuple(MIB << shift for shift in range(0, 13, 2)),
     dtypes=("f32",),
+    emulated_sizes=(4096, 64 * 1024 + 4, MIB),
 )

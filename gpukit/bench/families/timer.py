@@ -8,8 +8,9 @@ from typing import Any
 
 from gpukit import kernels
 from gpukit.bench.axes import Integers
-from gpukit.bench.model import Axis, Case, CheckResult, Prepared
-from gpukit.bench.target import GpuTarget, open_target
+from gpukit.bench.model import Axis, Case, CheckResult, Prepared, Target
+from gpukit.bench.target import is_emulated, open_target
+from gpukit.errors import NoDeviceError
 from gpukit.measure import Work
 
 _BLOCK = 128
@@ -34,9 +35,16 @@ class TimerFamily:
         return [Case(self.name, "timing.spin", "i64", {"cycles": cycles})
                 for cycles in selection["cycles"]]
 
-    def target(self, device: str) -> GpuTarget:
-        """A CUDA device."""
-        return open_target(device)
+    def target(self, device: str) -> Target:
+        """A CUDA device: there is no time to take on an emulated one."""
+        opened = open_target(device)
+        if not opened.timed:
+            raise NoDeviceError("timer compares clocks; it needs a CUDA device")
+        return opened
+
+    def emulated(self, device: str) -> bool:
+        """Whether that device has no clock."""
+        return is_emulated(device)
 
     def prepare(self, case: Case, device: Any, peers: tuple[str, ...]) -> Prepared:
         """One CTA per SM."""
