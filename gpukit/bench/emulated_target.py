@@ -20,6 +20,7 @@ class EmulatedTarget:
     timed = False
 
     def __init__(self, device: EmulatedDevice) -> None:
+        device.use()
         self.device = device
         self.name = device.name
         self.arch = device.model.arch

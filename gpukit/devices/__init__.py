@@ -23,7 +23,7 @@ def get(name: str = "auto") -> Device:
     """
     kind, _, index = name.partition(":")
     if name == "auto":
-        return cast(Device, _cuda().get(0) if _has_gpu() else _emulated().get())
+        return cast(Device, _cuda().get(0) if _has_gpu() else _emulated().current())
     if kind == "cuda":
         if index and not index.isdigit():
             raise ArgumentError(f"device {name!r} is not of the form cuda:0")
@@ -56,7 +56,7 @@ def adopt(name: str, array: Any, function: str = "gpukit") -> tuple[Device, Any]
     if cupy is not None and isinstance(array, cupy.ndarray):
         return _cuda().get(array.device.id), array
     if isinstance(array, np.ndarray):
-        return cast(Device, _emulated().get()), array
+        return cast(Device, _emulated().current()), array
     if not (_is_cuda_dlpack(array) or hasattr(array, "__cuda_array_interface__")):
         raise ArgumentError(f"{function}: {name} must be a CuPy array, a CUDA tensor that speaks "
                             f"DLPack or a NumPy array, got {type(array).__name__}")

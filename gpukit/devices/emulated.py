@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,14 @@ def _open(name: str) -> EmulatedDevice:
     return EmulatedDevice(name, MODELS[name])
 
 
+_current = ContextVar("current emulated device", default=DEFAULT)
+
+
+def current() -> EmulatedDevice:
+    """The emulated device that NumPy arrays run on; `EmulatedDevice.use` changes it."""
+    return get(_current.get())
+
+
 class EmulatedDevice:
     """A GPU model on the CPU."""
 
@@ -55,6 +64,10 @@ class EmulatedDevice:
         self.last_counters: Counters | None = None
         self._kernels: dict[tuple[Any, ...], EmulatedKernel] = {}
         self._lock = threading.Lock()
+
+    def use(self) -> None:
+        """Make this the device of NumPy arrays in this thread (or task)."""
+        _current.set(self.name.removeprefix("emu:"))
 
     @property
     def properties(self) -> Properties:
