@@ -1,0 +1,86 @@
+"""What a call costs the host: `python -m gpukit.bench.host_cost --out FILE`.
+
+Times public op calls on a warm path beside a bare CuPy RawKernel launch and CuPy's own ufunc, on
+1024 elements, so that the GPU is never the bottleneck. Each sample is the mean of a burst of calls
+that the launch queue can hold; the device is synchronised between bursts, outside the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+_BURST = 200
+_BURSTS = 50
+
+Call = Callable[[], Any]
+
+
+def contenders() -> dict[str, Call]:
+    """The calls, compiled and warm after their first run."""
+    import cupy
+    import numpy as np
+
+    import gpukit
+
+    x, y = cupy.ones(1024, "f4"), cupy.ones(1024, "f4")
+    bare = cupy.RawKernel(
+        'extern "C" __global__ void bare(const float* x, float* y, long long n, float a) {}', "bare")
+    one = np.float32(1)
+    return {
+        "bare CuPy RawKernel, 4 arguments": lambda: bare((1,), (256,), (x, y, 1024, one)),
+        "gpukit.exp(x, out=y)": lambda: gpukit.exp(x, out=y),
+        "gpukit.exp(x)": lambda: gpukit.exp(x),
+        "gpukit.scale(x, 2.0)": lambda: gpukit.scale(x, 2.0),
+        "gpukit.add(x, y)": lambda: gpukit.add(x, y),
+        "gpukit.axpy(2.0, x, y, out=y)": lambda: gpukit.axpy(2.0, x, y, out=y),
+        "cupy.exp(x, y)": lambda: cupy.exp(x, y),
+        "cupy.exp(x)": lambda: cupy.exp(x),
+    }
+
+
+def measure(calls: dict[str, Call]) -> list[dict[str, Any]]:
+    """One row per call: median, quartile and least microseconds; bursts of all calls take turns."""
+    import cupy
+    import numpy as np
+
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(_BURSTS):
+        for name, call in calls.items():
+            cupy.cuda.runtime.deviceSynchronize()
+            samples[name].append(_burst_us(call))
+    return [{"call": name, "median_us": float(np.median(values)),
+             "upper_quartile_us": float(np.quantile(values, 0.75)), "least_us": min(values)}
+            for name, values in samples.items()]
+
+
+def _burst_us(call: Call) -> float:
+    start = time.perf_counter_ns()
+    for _ in range(_BURST):
+        call()
+    return (time.perf_counter_ns() - start) / _BURST / 1e3
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), help="JSON file for rows and environment.")
+def main(out: Path | None) -> None:
+    """Print host microseconds per call."""
+    from gpukit.measure import environment
+
+    rows = measure(contenders())
+    for row in rows:
+        click.echo(f"{row['call']:<34} {row['median_us']:7.2f} us  (least {row['least_us']:.2f})")
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps({"rows": rows, "environment": environment()}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
