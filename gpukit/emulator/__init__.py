@@ -12,6 +12,7 @@ from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.counters import Counters
 from gpukit.emulator.errors import EmulatorError, KernelFault, LaunchError
 from gpukit.emulator.mem.allocations import GlobalMemory
+from gpukit.emulator.tensormap import TensorMap
 
 __all__ = [
     "Counters",
@@ -21,6 +22,7 @@ __all__ = [
     "LaunchError",
     "Listener",
     "Result",
+    "TensorMap",
     "Uninitialized",
     "load",
     "run",

@@ -12,6 +12,7 @@ from gpukit.emulator.errors import LaunchError
 from gpukit.emulator.layout import pack
 from gpukit.emulator.mem.allocations import GlobalMemory
 from gpukit.emulator.ptx.ir import Function, Var
+from gpukit.emulator.tensormap import TensorMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ def _bytes(what: str, param: Var, value: Any, memory: GlobalMemory) -> bytes:
         return _pointer(what, value.array, memory, written=False)
     if isinstance(value, np.ndarray):
         return _pointer(what, value, memory, written=True)
+    if isinstance(value, TensorMap):
+        return value.encode(memory)
     if value is None:
         return bytes(8)
     if isinstance(value, np.generic):

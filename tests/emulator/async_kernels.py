@@ -39,3 +39,15 @@ __device__ inline u32 remote(const void* p, u32 rank) {
   u32 a; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(a) : "r"(smem(p)), "r"(rank));
   return a; }
 """
+
+TMA = r"""
+struct alignas(64) TensorMap { char opaque[128]; };
+__device__ inline u64 generic(const TensorMap& map) { return (u64)&map; }
+__device__ inline void tma_load(void* to, const TensorMap& map, int x, int y, u64* b) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+               " [%0], [%1, {%2, %3}], [%4];" :: "r"(smem(to)), "l"(generic(map)), "r"(x), "r"(y),
+               "r"(smem(b)) : "memory"); }
+__device__ inline void tma_store(const TensorMap& map, int x, int y, const void* from) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+               :: "l"(generic(map)), "r"(x), "r"(y), "r"(smem(from)) : "memory"); }
+"""

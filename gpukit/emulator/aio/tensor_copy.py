@@ -1,0 +1,213 @@
+"""cp.async.bulk.tensor: boxes of tensors between global and shared memory (TMA), tile mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpukit.emulator.aio import engine
+from gpukit.emulator.aio.blocks import check_barriers
+from gpukit.emulator.aio.bulk import PerLane, count_load, per_lane, store_later, take_direction
+from gpukit.emulator.aio.geometry import Geometry, geometry_of
+from gpukit.emulator.aio.reductions import OPERATIONS, Reduction, tensor_reduction
+from gpukit.emulator.aio.signals import Signals, receivers, take_completion
+from gpukit.emulator.aio.tiles import SharedTile, TensorTile
+from gpukit.emulator.errors import KernelFault
+from gpukit.emulator.instructions import Modifiers, Op, Unsupported, op
+from gpukit.emulator.mem.points import Point, global_point, shared_point
+from gpukit.emulator.mem.spaces import require
+from gpukit.emulator.ptx.ir import Addr, Instr, Operand, Vec
+from gpukit.emulator.ptx.types import TYPES
+from gpukit.emulator.tensormap import ALIGN, BYTES, decode
+from gpukit.emulator.warps import Warp
+
+if TYPE_CHECKING:
+    from gpukit.emulator.assembler import Assembler
+    from gpukit.emulator.cta import Cta
+
+U16, S32 = TYPES["u16"], TYPES["s32"]
+SHARED_ALIGN = 128
+_DIMS = ("1d", "2d", "3d", "4d", "5d")
+_OTHER_MODES = ("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4",
+                "tile::scatter4")  # fmt: skip
+
+
+def _take_mode(modifiers: Modifiers) -> int:
+    """Take the rank and the load mode, which must be tile."""
+    rank = int(modifiers.pick(*_DIMS)[0])
+    modifiers.flag("tile")
+    for mode in _OTHER_MODES:
+        if mode in modifiers.words:
+            raise Unsupported(f"load mode .{mode} is not emulated, only .tile")
+    return rank
+
+
+class _Tensor:
+    """A ``[tensorMap, {coords}]`` operand."""
+
+    def __init__(self, assembler: Assembler, operand: Operand, rank: int) -> None:
+        coords = operand.coords if isinstance(operand, Addr) else None
+        items = list(coords.items) if isinstance(coords, Vec) else []
+        require(len(items) == rank, f"needs a tensor map and {rank} coordinates")
+        self._map = Point(assembler, operand)
+        self._coords = [assembler.src(item, S32) for item in items]
+
+    def tile(self, warp: Warp, lane: int) -> TensorTile:
+        """The box that one lane means, found in memory."""
+        coords = [warp.V[slot].item(lane) for slot in self._coords]
+        geometry = self._geometry(warp, self._map.at(warp, lane))
+        if geometry.encoded.rank != len(coords):
+            raise KernelFault(
+                f"{len(coords)} coordinates for a tensor map of rank {geometry.encoded.rank}"
+            )
+        return TensorTile.find(warp.wave, geometry, coords)
+
+    @staticmethod
+    def _geometry(warp: Warp, address: int) -> Geometry:
+        held, start = global_point(warp.wave, address, BYTES, ALIGN)
+        encoded = decode(held.data[start : start + BYTES].tobytes())
+        if encoded is None:
+            raise KernelFault(
+                f"0x{address:x} holds no tensor map made by gpukit.emulator.tensormap (the "
+                "driver's format is not public)",
+                address=address,
+            )
+        return geometry_of(encoded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """The decoded operands of a load."""
+
+    to: Point
+    tensor: _Tensor
+    barrier: Point
+    mask: int | None
+    space: str
+    pair: bool
+
+
+@op("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
+def tensor(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
+    rank = _take_mode(modifiers)
+    to, source = take_direction(modifiers)
+    signals = take_completion(modifiers)
+    hinted = modifiers.flag("L2::cache_hint")
+    reduces = instr.mods[0] == "reduce"
+    if to == "global":
+        require(source == "shared::cta" and not signals, "a store tracks by .bulk_group")
+        operation = modifiers.pick(*OPERATIONS) if reduces else None
+        return _store_op(instr, assembler, rank, operation)
+    require(source == "global" and signals and not reduces, "a load tracks by an mbarrier")
+    return _load_op(instr, modifiers, assembler, rank, to, hinted)
+
+
+def _load_op(
+    instr: Instr, modifiers: Modifiers, assembler: Assembler, rank: int, to: str, hinted: bool
+) -> Op:
+    multicast = modifiers.flag("multicast::cluster")
+    pair = modifiers.pick("cta_group::1", "cta_group::2", default="cta_group::1")[-1] == "2"
+    target, source, barrier, *rest = instr.operands
+    require(len(rest) == multicast + hinted, "has a wrong number of operands")
+    load = _Load(
+        Point(assembler, target),
+        _Tensor(assembler, source, rank),
+        Point(assembler, barrier),
+        assembler.src(rest[0], U16) if multicast else None,
+        to.removeprefix("shared::"),
+        pair,
+    )
+    return per_lane("async copy", lambda warp, lane: _load(warp, lane, load))
+
+
+def _load(warp: Warp, lane: int, load: _Load) -> None:
+    """A box into the shared memory of one CTA or of several; outside the tensor it is filled."""
+    source = load.tensor.tile(warp, lane)
+    geometry = source.geometry
+    home, offset = shared_point(
+        warp, load.to.at(warp, lane), load.space, geometry.extent, SHARED_ALIGN
+    )
+    selected = warp.V[load.mask].item(lane) if load.mask is not None else None
+    ctas = receivers(warp, home, selected)
+    targets = [_target(geometry, cta, offset) for cta in ctas]
+    signals = Signals.find(
+        warp, load.barrier.at(warp, lane), load.space, home, ctas, geometry.bytes, load.pair
+    )
+    reads = source.ranges if warp.wave.listeners else ()
+    made = engine.issue(
+        warp, engine.one_lane(lane), "tma_load", reads, tuple(t.range for t in targets)
+    )
+    _count(warp, source)
+    count_load(warp, source.bytes, len(ctas))
+    warp.wave.launch.count("tma_write_wavefronts", -(-geometry.extent // 128) * len(ctas))
+
+    def complete() -> None:
+        data, init = source.load()
+        for target in targets:
+            target.put(data, init)
+        engine.performed(made)
+        signals.send(made)
+
+    engine.post(made, complete)
+
+
+def _target(geometry: Geometry, cta: Cta, offset: int) -> SharedTile:
+    check_barriers(cta, offset, geometry.extent)
+    return SharedTile(geometry, cta, offset)
+
+
+def _count(warp: Warp, tile: TensorTile) -> None:
+    launch = warp.wave.launch
+    launch.count("tma_boxes")
+    launch.count("tma_oob_bytes", tile.geometry.bytes - tile.bytes)
+
+
+def _store_op(instr: Instr, assembler: Assembler, rank: int, operation: str | None) -> Op:
+    target = _Tensor(assembler, instr.operands[0], rank)
+    source = Point(assembler, instr.operands[1])
+    return per_lane("async copy", _storing(target, source, operation))
+
+
+def _storing(target: _Tensor, source: Point, operation: str | None) -> PerLane:
+    def run(warp: Warp, lane: int) -> None:
+        """A box out of the CTA's shared memory; what is outside the tensor is dropped."""
+        tile = target.tile(warp, lane)
+        tile.require_writable()
+        geometry = tile.geometry
+        reduction = _reduction(operation, geometry)
+        cta, offset = shared_point(
+            warp, source.at(warp, lane), "cta", geometry.extent, SHARED_ALIGN
+        )
+        box = _target(geometry, cta, offset)
+        kind = "tma_store" if reduction is None else "tma_reduce"
+        writes = tile.ranges if warp.wave.listeners else ()
+        made = engine.issue(warp, engine.one_lane(lane), kind, (box.range,), writes)
+        _count(warp, tile)
+        warp.wave.launch.count("bulk_store_bytes", tile.bytes)
+        store_later(
+            warp, made, lambda: box.get(tile.window), lambda data: tile.store(data, reduction)
+        )
+
+    return run
+
+
+def _reduction(operation: str | None, geometry: Geometry) -> Reduction | None:
+    if operation is None:
+        return None
+    try:
+        return tensor_reduction(operation, geometry.type_name)
+    except Unsupported as why:
+        raise KernelFault(str(why)) from None
+
+
+@op("cp.async.bulk.prefetch.tensor")
+def prefetch(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
+    """A hint for the L2 cache; map and box must be valid."""
+    rank = _take_mode(modifiers)
+    modifiers.drop("L2", "global", "L2::cache_hint")
+    tensor = _Tensor(assembler, instr.operands[0], rank)
+
+    def act(warp: Warp, lane: int) -> Any:
+        tensor.tile(warp, lane)
+
+    return per_lane("hint", act)
