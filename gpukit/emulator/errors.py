@@ -80,3 +80,19 @@ class LivelockError(KernelFault):
 
 class BudgetExceededError(KernelFault):
     """The launch issued more warp instructions than its budget allows."""
+
+
+class DataRaceError(KernelFault):
+    """Two warps touch the same bytes, one of them writing, with nothing that orders them."""
+
+
+class MissingProxyFenceError(KernelFault):
+    """The async proxy reads what a generic store wrote, without ``fence.proxy.async`` between."""
+
+
+class AsyncHazardError(KernelFault):
+    """Bytes used while an asynchronous operation may still be writing or reading them."""
+
+
+class PendingAsyncError(KernelFault):
+    """A CTA ends while an asynchronous operation may still use its shared memory."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpukit.emulator.arguments import pack_arguments
+from gpukit.emulator.check.checker import Checker
 from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.counters import Counters, collect
 from gpukit.emulator.cta import Cta
@@ -70,7 +71,7 @@ class Launch:
         self.local_bytes = program.local_bytes + (options.stack_bytes if recursive else 0)
         self.checks = options.checks
         self.budget = options.budget
-        self.listeners = list(options.listeners)
+        self.listeners = [*options.listeners, *([Checker()] if options.checks else [])]
         self.cooperative = options.cooperative
         self.policy = policy(options.policy, options.seed)
         self.tally = Tally(len(program.ops))

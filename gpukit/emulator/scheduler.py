@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
 GANG_QUANTUM = 1 << 15
+FAIR = 20_000  # steps without such a change before also the warps that a policy starves run
 STALLED = 5_000_000  # steps without any change to memory before a spin is called a livelock
 
 
@@ -61,7 +62,8 @@ class Scheduler:
         return False
 
     def _turn(self, ready: list[Warp]) -> None:
-        warp = self.policy.pick(ready)
+        spinning = self._idle_steps > FAIR
+        warp = ready[self._idle_steps % len(ready)] if spinning else self.policy.pick(ready)
         companions = self._companions(warp)
         if len(companions) > 1:
             steps, issued = self._together(companions)

@@ -371,12 +371,12 @@ SHARED = """extern "C" __global__ void k(float* y, int n) {
   __shared__ float s[64];
   if (threadIdx.x < n) s[threadIdx.x] = threadIdx.x;
   __syncthreads();
-  y[threadIdx.x] = s[63 - threadIdx.x];
+  y[blockIdx.x * 64 + threadIdx.x] = s[63 - threadIdx.x];
 }"""
 
 
 def test_uninitialized_shared_memory():
-    y = np.zeros(64, "f4")
+    y = np.zeros(128, "f4")
     run_cuda(SHARED, 2, 64, [y, np.int32(64)])
     with pytest.raises(UninitializedReadError, match=r"kernel.cu:5 .*shared memory"):
         run_cuda(SHARED, 2, 64, [y, np.int32(63)])

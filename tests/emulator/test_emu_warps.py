@@ -70,7 +70,7 @@ def test_ctas_of_a_cooperative_grid_run_together():
     source = """extern "C" __global__ void k(volatile int* flags, int* y) {
       int next = (blockIdx.x + 1) % gridDim.x;
       if (threadIdx.x == 0) { __threadfence(); flags[blockIdx.x] = 1; while (!flags[next]) ; }
-      __syncthreads(); y[blockIdx.x] = 1; }"""
+      __syncthreads(); if (threadIdx.x == 0) y[blockIdx.x] = 1; }"""
     flags, y = np.zeros(300, "i4"), np.zeros(300, "i4")
     emulator.run(source, 300, 64, [flags, y], cooperative=True)
     assert y.all()
@@ -294,11 +294,12 @@ def test_mismatched_counts_are_reported():
 
 def test_divergent_barriers_are_reported():
     source = """extern "C" __global__ void k(int* y, int n) {
-      if (threadIdx.x < n) { y[0] = 1; __syncthreads(); } else { y[1] = 1;
+      int* mine = y + threadIdx.x / 32 * 2;
+      if (threadIdx.x < n) { mine[0] = 1; __syncthreads(); } else { mine[1] = 1;
       asm volatile("bar.sync 0;"); } }"""
-    emulator.run(source, 1, 64, [np.zeros(2, "i4"), np.int32(32)])
+    emulator.run(source, 1, 64, [np.zeros(4, "i4"), np.int32(32)])
     with pytest.raises(BarrierError, match="arrive from different instructions"):
-        emulator.run(source, 1, 64, [np.zeros(2, "i4"), np.int32(16)])
+        emulator.run(source, 1, 64, [np.zeros(4, "i4"), np.int32(16)])
 
 
 def test_deadlock_report_names_warps_lines_and_barriers():

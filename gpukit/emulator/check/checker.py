@@ -1,0 +1,110 @@
+"""The happens-before checker: listens to a launch and reports what its warps leave unordered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpukit.emulator.check.clocks import MAX_WARPS, Clocks
+from gpukit.emulator.check.flags import Flags
+from gpukit.emulator.check.granules import granule_of
+from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.check.meetings import Meetings
+from gpukit.emulator.check.races import Races
+from gpukit.emulator.check.shadow import Shadow
+from gpukit.emulator.check.touch import Touch
+
+if TYPE_CHECKING:
+    from gpukit.emulator.instructions import Mask
+    from gpukit.emulator.lanes import Lanes
+    from gpukit.emulator.mem.access import Access
+    from gpukit.emulator.mem.store import Store
+    from gpukit.emulator.warps import Warp
+    from gpukit.emulator.wave import Wave
+
+
+class Checker(Listener):
+    """One launch's checker. See docs/emulator-checks.md for the rules."""
+
+    def __init__(self) -> None:
+        self._wave: Wave | None = None
+        self._shadows: dict[Store, Shadow] = {}
+
+    def _begin(self, wave: Wave) -> None:
+        program, per_cta = wave.program, wave.lanes_per_cta // 32
+        self._wave = wave
+        self._granules = {space: granule_of(program, space) for space in ("shared", "global")}
+        self.clocks = Clocks(len(wave.warps), per_cta)
+        self.flags = Flags(self.clocks)
+        self.meetings = Meetings(self.clocks, self.flags)
+        self.races = Races(wave, self.clocks)
+        grid = wave.launch.grid
+        self._numbered = grid[0] * grid[1] * grid[2] * per_cta < MAX_WARPS
+
+    # Waves
+
+    def wave_started(self, wave: Wave) -> None:
+        if self._wave is None:
+            self._begin(wave)
+        self.clocks.restart(wave.first_cluster * wave.cluster_size * self.clocks.warps_per_cta)
+        self.flags.restart()
+        self.meetings.restart()
+
+    def wave_ended(self, wave: Wave) -> None:
+        self.flags.end_wave()
+        if wave.shared in self._shadows:
+            self.flags.drop(self._shadows[wave.shared])
+
+    # Memory
+
+    def _shadow(self, access: Access) -> Shadow:
+        store = access.store
+        shadow = self._shadows.get(store)
+        if shadow is None:
+            shared = access.space == "shared"
+            shadow = self._shadows[store] = Shadow(
+                store.data.size,
+                self._granules[access.space],
+                self.clocks.warps_per_cta if shared else None,
+                getattr(store, "base", 0) % 4,
+            )
+        return shadow
+
+    def accessed(self, lanes: Lanes, access: Access, kind: str, order: str) -> None:
+        if access.space == "local" or not getattr(access.store, "writable", True):
+            return
+        if access.space == "global" and not self._numbered:
+            return
+        shadow = self._shadow(access)
+        touch = Touch(lanes, access, shadow, self.clocks)
+        weak = order == "weak"
+        if not weak:
+            self.flags.access(shadow, touch, kind, order)
+        if kind == "read":
+            self.races.read(lanes, access, shadow, touch, weak)
+        else:
+            self.races.write(lanes, access, shadow, touch, weak)
+
+    # Order
+
+    def fenced(self, lanes: Lanes, mask: Mask, kind: str) -> None:
+        if kind.startswith("fence.proxy.async"):
+            for warp in range(lanes.lo // 32, lanes.hi // 32):
+                self.clocks.proxy_fence(warp)
+        elif "proxy" not in kind:
+            self.flags.fence(lanes)
+
+    def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        self.meetings.arrive(warp.lo // 32, barrier, phase)
+
+    def barrier_arrived_relaxed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        self.meetings.arrive(warp.lo // 32, barrier, phase, relaxed=True)
+
+    def barrier_passed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        self.meetings.passed(warp, warp.lo // 32, barrier, phase)
+
+    def barrier_passed_relaxed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        self.meetings.passed(warp, warp.lo // 32, barrier, phase, relaxed=True)
+
+    def lanes_ended(self, warp: Warp, mask: Mask) -> None:
+        if not warp.splits:
+            self.meetings.leave(warp, warp.lo // 32)

@@ -1,0 +1,109 @@
+"""Synchronisation through memory: fences, and releasing and acquiring accesses.
+
+A release is ``st/atom/red.release``, or a fence followed by any strong store or atomic. What it
+publishes stays at the address: an atomic adds to it, a store replaces it. An acquire is
+``ld/atom.acquire``, or any strong load or atomic followed by a fence or a CTA barrier.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpukit.emulator.check.clocks import Clock, Clocks
+from gpukit.emulator.check.shadow import Shadow
+from gpukit.emulator.check.touch import Touch
+
+if TYPE_CHECKING:
+    from gpukit.emulator.lanes import Lanes
+
+
+class Flags:
+    """Who fenced when, and what was found in memory since."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._fenced: dict[int, Clock] = {}  # by warp: what its last fence covers
+        self._found: dict[int, Clock] = {}  # by warp: read by strong loads, not yet fenced
+        self._shadows: dict[Shadow, None] = {}  # with clocks
+
+    def restart(self) -> None:
+        """New CTAs: fences of the old warps do not matter, what they published in memory does."""
+        self._fenced.clear()
+        self._found.clear()
+
+    def end_wave(self) -> None:
+        """Keep only which CTAs were heard of."""
+        for shadow in self._shadows:
+            for clock in shadow.clocks.values():
+                self._clocks.forget(clock)
+
+    def drop(self, shadow: Shadow) -> None:
+        """The memory's contents are undefined again."""
+        shadow.clocks.clear()
+        self._shadows.pop(shadow, None)
+
+    # Fences
+
+    def fence(self, lanes: Lanes) -> None:
+        """A fence orders the warp's earlier loads and its later stores."""
+        for warp in range(lanes.lo // 32, lanes.hi // 32):
+            self.settle(warp)
+            self._fenced[warp] = self._clocks.release(warp)
+
+    def settle(self, warp: int) -> None:
+        """What the warp's strong loads have found now happens before it."""
+        found = self._found.pop(warp, None)
+        if found is not None:
+            self._clocks.of_warp[warp].join(found)
+
+    def fenced(self, warp: int) -> Clock | None:
+        """What a relaxed operation of this warp publishes."""
+        return self._fenced.get(warp)
+
+    def found(self, warp: int, clock: Clock) -> None:
+        """A relaxed operation saw ``clock``; the next fence makes it count."""
+        if warp in self._found:
+            self._found[warp].join(clock)
+        else:
+            self._found[warp] = clock.copy()
+
+    # Strong accesses
+
+    def access(self, shadow: Shadow, touch: Touch, kind: str, order: str) -> None:
+        """A strong load, store or atomic, warp after warp."""
+        releases = kind != "read" and (bool(self._fenced) or order.startswith(("release", "acq_")))
+        if not shadow.clocks and not releases:
+            return
+        for warp, granules in touch.by_warp():
+            if kind != "write":
+                self._acquire(shadow, warp, granules, order)
+            if kind != "read":
+                self._release(shadow, warp, granules, kind, order)
+
+    def _acquire(self, shadow: Shadow, warp: int, granules: list[int], order: str) -> None:
+        for granule in granules:
+            clock = shadow.clocks.get(granule)
+            if clock is not None and order.startswith(("acquire", "acq_")):
+                self._clocks.of_warp[warp].join(clock)
+            elif clock is not None:
+                self.found(warp, clock)
+
+    def _release(
+        self, shadow: Shadow, warp: int, granules: list[int], kind: str, order: str
+    ) -> None:
+        published = self._fenced.get(warp)
+        if order.startswith(("release", "acq_")):
+            published = self._clocks.release(warp)
+        for granule in granules:
+            if kind == "write":
+                shadow.clocks.pop(granule, None)
+            if published is not None:
+                self._publish(shadow, granule, published)
+
+    def _publish(self, shadow: Shadow, granule: int, published: Clock) -> None:
+        self._shadows[shadow] = None
+        clock = shadow.clocks.get(granule)
+        if clock is None:
+            shadow.clocks[granule] = published.copy()
+        else:
+            clock.join(published)

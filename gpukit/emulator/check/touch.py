@@ -1,0 +1,92 @@
+"""Which granules an access touches, and who touches them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpukit.emulator.check.clocks import Clocks
+from gpukit.emulator.check.shadow import Shadow
+
+if TYPE_CHECKING:
+    from gpukit.emulator.lanes import Lanes
+    from gpukit.emulator.mem.access import Access
+
+
+class Touch:
+    """One access as arrays: granule indices ``at``, and matching ``stamps`` and ``warps``.
+
+    ``at`` is a slice where the lanes lie side by side. For a single warp ``stamps`` and ``warps``
+    (numbers in the wave) are plain ints.
+    """
+
+    __slots__ = ("_mask", "at", "per_lane", "single", "stamps", "warps")
+
+    def __init__(self, lanes: Lanes, access: Access, shadow: Shadow, clocks: Clocks) -> None:
+        self._mask = access.mask
+        self.single = lanes.width == 32
+        self.per_lane = max(access.pattern.size // shadow.granule, 1)
+        self.at = self._granules(access, shadow)
+        if self.single:
+            self.warps: Any = lanes.lo // 32
+            self.stamps: Any = clocks.lane_stamps.item(lanes.lo) + lanes.current.pc
+        else:
+            numbers = np.arange(lanes.lo, lanes.hi) >> 5
+            self.warps = self._spread(numbers)
+            self.stamps = self._spread(clocks.lane_stamps[lanes.lo : lanes.hi]) + lanes.current.pc
+
+    def _granules(self, access: Access, shadow: Shadow) -> Any:
+        pattern, granule, count = access.pattern, shadow.granule, self.per_lane
+        base = access.base + shadow.skew
+        if pattern.size < granule:
+            return (pattern.offsets + base) // granule
+        if pattern.kind == "block":
+            first = (base + pattern.first) // granule
+            return slice(first, first + pattern.offsets.size * count)
+        if pattern.kind == "same" and self.single:
+            first = (base + pattern.first) // granule
+            return slice(first, first + count)
+        at = pattern.elements(granule) + base // granule
+        return at if count == 1 else at[:, None] + np.arange(count)
+
+    def _spread(self, per_lane: Any) -> Any:
+        """One value per lane, shaped to go with ``at``."""
+        active = per_lane if self._mask is None else per_lane[self._mask]
+        if self.per_lane == 1:
+            return active
+        return np.repeat(active, self.per_lane) if isinstance(self.at, slice) else active[:, None]
+
+    @property
+    def count(self) -> int:
+        """How many granules, counting those of each lane."""
+        return int(self.at.stop - self.at.start if isinstance(self.at, slice) else self.at.size)
+
+    def array(self) -> Any:
+        """The granule indices as an array in any case."""
+        return np.arange(self.at.start, self.at.stop) if isinstance(self.at, slice) else self.at
+
+    def lane(self, position: int) -> int:
+        """The lane of the unit that the flat ``position`` in ``at`` belongs to."""
+        which = position // self.per_lane
+        return which if self._mask is None else int(np.flatnonzero(self._mask)[which])
+
+    def warp(self, position: int) -> int:
+        """Its warp, numbered within the wave."""
+        if self.single:
+            return int(self.warps)
+        return int(np.broadcast_to(self.warps, np.shape(self.array())).flat[position])
+
+    def granule(self, position: int) -> int:
+        """The granule at the flat ``position``."""
+        if isinstance(self.at, slice):
+            return int(self.at.start) + position
+        return int(self.at.flat[position])
+
+    def by_warp(self) -> list[tuple[int, list[int]]]:
+        """For each warp the distinct granules that it touches, in order of warps."""
+        at = self.array()
+        if self.single:
+            return [(self.warps, np.unique(at).tolist())]
+        warps = np.broadcast_to(self.warps, at.shape)
+        return [(int(w), np.unique(at[warps == w]).tolist()) for w in np.unique(warps)]
