@@ -52,11 +52,11 @@ class _Matrix:
 
     def matrix(self, elements: Any) -> Any:
         """[warp, row, column] of elements in register order."""
-        return elements.reshape(elements.shape[0], -1)[:, self.fragment.gather]
+        return elements.reshape(elements.shape[0], -1).take(self.fragment.gather, axis=1)
 
     def store(self, lanes: Lanes, values: Any) -> None:
         """Write a matrix [warp, ...] of the accumulator's type."""
-        flat = values.reshape(lanes.width // 32, -1)[:, self.fragment.scatter]
+        flat = values.reshape(lanes.width // 32, -1).take(self.fragment.scatter, axis=1)
         words = flat.view(f"u{self.bits // 8}").reshape(-1, self.rows.size, 32).swapaxes(0, 1)
         lanes.registers(self.bits)[self.rows] = words.reshape(self.rows.size, -1)
 

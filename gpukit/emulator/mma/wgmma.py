@@ -1,4 +1,10 @@
-"""wgmma: asynchronous multiplication by a warpgroup, accumulators in registers."""
+"""wgmma: asynchronous multiplication by a warpgroup, accumulators in registers.
+
+Counters (``Counters.extra``; mma.sync counts ``mma.sync`` per warp and the same FLOPs):
+``wgmma`` per warpgroup, ``flops f16`` (bf16, tf32, f8, i8, b1: 2 * M * N * K), and ``wgmma shared
+wavefronts`` beside ``wgmma shared wavefronts ideal``: passes over the banks to read the operands in
+shared memory, one per core matrix of 8 x 16 bytes unless its chunks meet in a bank.
+"""
 
 from __future__ import annotations
 
