@@ -29,8 +29,8 @@ def contenders() -> dict[str, Call]:
     import gpukit
 
     x, y = cupy.ones(1024, "f4"), cupy.ones(1024, "f4")
-    bare = cupy.RawKernel(
-        'extern "C" __global__ void bare(const float* x, float* y, long long n, float a) {}', "bare")
+    source = 'extern "C" __global__ void bare(const float*, float*, long long, float) {}'
+    bare = cupy.RawKernel(source, "bare")
     one = np.float32(1)
     return {
         "bare CuPy RawKernel, 4 arguments": lambda: bare((1,), (256,), (x, y, 1024, one)),
