@@ -7,6 +7,7 @@ from importlib import import_module
 FAMILIES = (
     "aio.bulk",
     "aio.cp_async",
+    "aio.remote",
     "aio.tensor_copy",
     "alu.approximate",
     "alu.arithmetic",

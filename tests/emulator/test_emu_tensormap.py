@@ -57,7 +57,8 @@ def test_the_encoder_refuses_what_the_driver_refuses(change, message):
 def test_encoding_keeps_every_field():
     raw = tensormap.encode(
         "bfloat16", 1 << 40, (1 << 32, 7, 6, 5, 4), (1 << 34, 1 << 36, 1 << 38, 16),
-        (8, 1, 2, 3, 256), (1, 2, 3, 4, 8), swizzle="128B_atom_32B", l2_promotion="256B", oob_fill="nan",
+        (8, 1, 2, 3, 256), (1, 2, 3, 4, 8), swizzle="128B_atom_32B", l2_promotion="256B",
+        oob_fill="nan",
     )  # fmt: skip
     fields = tensormap.decode(raw)
     assert fields == tensormap.Encoded(

@@ -51,8 +51,9 @@ class Block:
     def update(self, reduction: Reduction, data: Any) -> None:
         """Combine the bytes with ``data``, element by element."""
         self._check_written()
-        old = self.store.data[self._span].view(reduction.dtype)
-        self.write(reduction.combine(old, data.view(reduction.dtype)).view("u1"))
+        dtype = reduction.type.dtype
+        old = self.store.data[self._span].view(dtype)
+        self.write(reduction.combine(old, data.view(dtype)).view("u1"))
 
     def _check_written(self) -> None:
         init = self.store.init

@@ -151,7 +151,10 @@ def _to_peer(warp: Warp, lane: int, copy: _Copy) -> None:
     address = copy.barrier.at(warp, lane)
     signals = Signals.find(warp, address, "cluster", target.cta, [target.cta], size)
     kind = "bulk_copy" if copy.reduction is None else "bulk_reduce"
-    made = engine.issue(warp, engine.one_lane(lane), kind, (source.range,), (target.range,))
+    made = engine.issue(
+        warp, engine.one_lane(lane), kind, (source.range,), (target.range,),
+        combines=copy.reduction is not None,
+    )  # fmt: skip
     warp.wave.launch.count("cluster_copy_bytes", size)
 
     def complete() -> None:

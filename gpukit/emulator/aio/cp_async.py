@@ -14,6 +14,7 @@ from gpukit.emulator.check.async_ops import AsyncOp, Range
 from gpukit.emulator.errors import KernelFault
 from gpukit.emulator.instructions import Mask, Modifiers, Op, Unsupported, op
 from gpukit.emulator.mem.access import Access
+from gpukit.emulator.mem.allocations import Allocation
 from gpukit.emulator.mem.patterns import LOADS, STORES
 from gpukit.emulator.mem.points import global_point, lane_numbers, take_shared_space
 from gpukit.emulator.mem.spaces import Place, require
@@ -85,8 +86,9 @@ def _start(warp: Warp, mask: Mask, target: Place, origin: Place, amounts: Any, s
     pieces = _pieces(warp, target, origin, amounts, partial)
     parts = [part for _, part in pieces if part is not None]
     reads = [_range(a) for a, _ in pairs] + [part.range for part in parts]
-    writes = [_range(d) for _, d in pairs] + [_range(d) for d, _ in pieces]
-    made = engine.issue(warp, mask, "cp_async", tuple(reads), tuple(writes), proxy="generic")
+    targets = [to for _, to in pairs] + [to for to, _ in pieces]
+    writes = tuple(part for to in targets for part in engine.shared_ranges(to))
+    made = engine.issue(warp, mask, "cp_async", tuple(reads), writes, proxy="generic")
     _groups(warp).add(made)
     warp.cta.state(CpAsyncState).started(warp, made)
     bytes_read = sum(a.pattern.offsets.size * size for a, _ in pairs)
@@ -125,12 +127,8 @@ def _within(target: Place, warp: Warp, mask: Mask) -> Access:
 
 def _range(access: Access) -> Range:
     starts = access.bytes
-    low, size = int(starts.min()), access.pattern.size
-    if access.space == "shared":
-        shared = access.store
-        stride: int = shared.stride  # type: ignore[attr-defined]
-        return Range("shared", low // stride, low % stride, size, starts % stride)
-    return Range("global", access.store, low, size, starts)  # type: ignore[arg-type]
+    assert isinstance(access.store, Allocation)
+    return Range("global", access.store, int(starts.min()), access.pattern.size, starts)
 
 
 def _copy(warp: Warp, source: Access, to: Access, size: int) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from gpukit.emulator.check.async_ops import AsyncOp, Range
 from gpukit.emulator.errors import BarrierError
 from gpukit.emulator.instructions import Mask
+from gpukit.emulator.mem.access import Access
+from gpukit.emulator.mem.shared import SharedMemory
 
 if TYPE_CHECKING:
     from gpukit.emulator.cta import Cta
@@ -53,8 +55,12 @@ def issue(
     reads: tuple[Range, ...],
     writes: tuple[Range, ...],
     proxy: str = "async",
+    combines: bool = False,
 ) -> AsyncOp:
-    """Announce an operation. Its destination bytes in shared memory become undefined."""
+    """Announce an operation.
+
+    Its destination bytes in shared memory become undefined, unless it ``combines`` with them.
+    """
     numbers = warp.cta.cluster[0].state(OpNumbers)
     op = AsyncOp(numbers.next, kind, warp, mask, warp.current.pc, proxy, reads, writes)
     numbers.next += 1
@@ -63,7 +69,7 @@ def issue(
             _home(warp, part).state(Flights).ops.add(op)
     for listener in warp.wave.listeners:
         listener.async_issued(op)
-    for part in writes:
+    for part in () if combines else writes:
         if part.space == "shared":
             _forget(warp, part)
     return op
@@ -114,6 +120,18 @@ def performed(op: AsyncOp) -> None:
             _home(op.warp, part).state(Flights).ops.discard(op)
     for listener in op.warp.wave.listeners:
         listener.async_performed(op)
+
+
+def shared_ranges(access: Access) -> tuple[Range, ...]:
+    """The bytes of an access to shared memory, one range per CTA."""
+    shared, starts = access.store, access.bytes
+    assert isinstance(shared, SharedMemory)
+    slots, offsets = np.divmod(starts, shared.stride)
+    ranges = []
+    for slot in np.unique(slots).tolist():
+        here = offsets[slots == slot]
+        ranges.append(Range("shared", slot, int(here.min()), access.pattern.size, here))
+    return tuple(ranges)
 
 
 def _home(warp: Warp, part: Range) -> Cta:

@@ -36,9 +36,9 @@ _TO_GLOBAL = {"add": (*_WORDS, "f32", "f64", "f16", "bf16"), "min": _ORDERED, "m
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """``combine(old, new)`` of arrays of ``dtype``."""
+    """``combine(old, new)`` of arrays of ``type.dtype``."""
 
-    dtype: Any
+    type: PtxType
     combine: Callable[[Any, Any], Any]
 
 
@@ -58,10 +58,10 @@ def take_reduction(modifiers: Modifiers, to_space: str) -> Reduction:
 def reduction(operation: str, type_: PtxType) -> Reduction:
     """The reduction of a type. Binary32 sums flush subnormals, half precision keeps them."""
     if type_.is_float and operation in ("min", "max"):
-        return Reduction(type_.dtype, extremum(Modifiers(()), type_, operation).fn)
+        return Reduction(type_, extremum(Modifiers(()), type_, operation).fn)
     if type_.dtype == F32 and operation == "add":
-        return Reduction(type_.dtype, lambda old, new: flush(flush(old) + flush(new)))
-    return Reduction(type_.dtype, _INTEGER[operation])
+        return Reduction(type_, lambda old, new: flush(flush(old) + flush(new)))
+    return Reduction(type_, _INTEGER[operation])
 
 
 def tensor_reduction(operation: str, type_name: str) -> Reduction:

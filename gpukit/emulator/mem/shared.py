@@ -85,7 +85,20 @@ class SharedMemory(Store):
             raise misaligned(addresses, mask, size, "shared")
         if offset + pattern.high > self.guard_low and offset + pattern.low < self.guard_high:
             self._check_barriers(pattern.offsets + offset, mask, size)
+        if self._wave.cluster_size > 1:
+            self._check_running(lanes, first, mask)
         return Access(self, pattern, offset, mask, "shared")
+
+    def _check_running(self, lanes: Lanes, address: int, mask: Mask) -> None:
+        """Shared memory of another CTA of the cluster lives as long as that CTA runs."""
+        lane = 0 if mask is None else int(mask.argmax())
+        home, _ = self._wave.cta_of_lane(lanes.lo + lane).owner(address)
+        if not any(warp.splits for warp in home.warps):
+            raise OutOfBoundsError(
+                f"accesses shared memory of the CTA of rank {home.rank}, which has exited",
+                lane=lane,
+                address=address,
+            )
 
     # mbarriers
 

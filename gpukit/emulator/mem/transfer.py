@@ -53,7 +53,7 @@ def _storage(type_: PtxType) -> Any:
     return TYPES[f"{'s' if type_.signed else 'u'}{type_.bits}"].dtype
 
 
-def _items(operand: Operand, count: int) -> list[Operand]:
+def items_of(operand: Operand, count: int) -> list[Operand]:
     items: list[Operand] = list(operand.items) if isinstance(operand, Vec) else [operand]
     if len(items) != count:
         raise Unsupported(f"needs {count} registers, has {len(items)}")
@@ -75,7 +75,7 @@ def raw(type_: PtxType) -> PtxType:
 def load(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     order, space = take_order(modifiers), take_space(modifiers)
     count, type_ = take_vector(modifiers), raw(modifiers.type())
-    targets = _items(instr.operands[0], count)
+    targets = items_of(instr.operands[0], count)
     slots = [assembler.dst(target, type_) for target in targets]
     elements = Elements(type_, slots, type_.bits == 128)
     source = instr.operands[1]
@@ -146,7 +146,7 @@ def _load_param(source: Operand, elements: Elements, assembler: Assembler) -> Op
 def store(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     order, space = take_order(modifiers), take_space(modifiers)
     count, type_ = take_vector(modifiers), raw(modifiers.type())
-    sources = _items(instr.operands[1], count)
+    sources = items_of(instr.operands[1], count)
     slots = [assembler.src(source, type_) for source in sources]
     elements = Elements(type_, slots, type_.bits == 128)
     target = instr.operands[0]

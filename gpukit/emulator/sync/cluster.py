@@ -1,4 +1,4 @@
-"""Clusters: mapa, getctarank and the cluster barrier."""
+"""Clusters: mapa, getctarank, isspacep of the own CTA, and the cluster barrier."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gpukit.emulator.errors import BarrierError
 from gpukit.emulator.instructions import Expr, Mask, Modifiers, Op, Unsupported, alu, op
 from gpukit.emulator.mem import windows
 from gpukit.emulator.outcomes import Outcome, Park
+from gpukit.emulator.program import Slot
 from gpukit.emulator.ptx.ir import Instr
 from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.waits import WaitQueue
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.cta import Cta
     from gpukit.emulator.lanes import Lanes
 
-U32 = TYPES["u32"]
+U32, S64, PRED = TYPES["u32"], TYPES["s64"], TYPES["pred"]
 
 
 @alu("mapa")
@@ -46,6 +47,26 @@ def getctarank(modifiers: Modifiers) -> Expr:
     )  # fmt: skip
 
 
+@op("isspacep.shared", "isspacep.shared::cta")
+def in_own_shared(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
+    """Whether a generic address points into the shared memory of the executing CTA."""
+    target, source = instr.operands
+    own = assembler.slot(Slot("shared", 0, S64.dtype))
+    address, result = assembler.src(source, S64), assembler.dst(target, PRED)
+    offsets = ~np.int64(windows.OFFSET_MASK)
+
+    def compute(v: list[Any]) -> Any:
+        return (v[address] & offsets) == v[own] + windows.SHARED
+
+    def full(v: list[Any]) -> None:
+        v[result][...] = compute(v)
+
+    def masked(v: list[Any], mask: Mask) -> None:
+        v[result][mask] = compute(v)[mask]
+
+    return Op("move", full, masked)
+
+
 class ClusterBarrier:
     """The hardware barrier of one cluster. Threads arrive, then wait for the phase they joined."""
 
@@ -53,28 +74,42 @@ class ClusterBarrier:
         self.warps = [warp for cta in leader.cluster for warp in cta.warps]
         self.queue = WaitQueue()
         self.phase = 0
+        self.here: set[Warp] = set()  # all their live lanes have arrived
         self.arrived = {warp: np.zeros(32, np.bool_) for warp in self.warps}
         self.joined = {warp: np.full(32, -1) for warp in self.warps}  # phase of each lane's arrival
         for cta in leader.cluster:
-            cta.exit_hooks.append(self.try_complete)
+            cta.exit_hooks.append(self._lanes_ended)
 
-    def arrive(self, warp: Warp, mask: Mask) -> None:
+    def arrive(self, warp: Warp, mask: Mask, relaxed: bool) -> None:
         lanes = np.ones(32, np.bool_) if mask is None else mask
         if (self.arrived[warp] & lanes).any():
             raise BarrierError("barrier.cluster.arrive twice without a wait in between")
         self.arrived[warp] |= lanes
         self.joined[warp][lanes] = self.phase
         for listener in warp.wave.listeners:
-            listener.barrier_arrived(warp, mask, self, self.phase)
+            tell = listener.barrier_arrived_relaxed if relaxed else listener.barrier_arrived
+            tell(warp, mask, self, self.phase)
+        self._look_at(warp)
         self.try_complete()
+
+    def _look_at(self, warp: Warp) -> None:
+        if not (warp.live & ~self.arrived[warp]).any():
+            self.here.add(warp)
+
+    def _lanes_ended(self) -> None:
+        """Exited threads need not arrive."""
+        if self.here or any(lanes.any() for lanes in self.arrived.values()):
+            for warp in self.warps:
+                if warp.splits and warp not in self.here:
+                    self._look_at(warp)
+            self.try_complete()
 
     def try_complete(self) -> None:
         """Begin the next phase once every live thread of the cluster has arrived."""
-        if any((warp.live & ~self.arrived[warp]).any() for warp in self.warps):
-            return
-        if not any(lanes.any() for lanes in self.arrived.values()):
+        if not self.here or any(warp.splits and warp not in self.here for warp in self.warps):
             return
         self.phase += 1
+        self.here.clear()
         for lanes in self.arrived.values():
             lanes[:] = False
         self.queue.wake()
@@ -105,16 +140,19 @@ def barrier_of(cta: Cta) -> ClusterBarrier:
 @op("barrier.cluster")
 def barrier_cluster(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     kind = modifiers.pick("arrive", "wait")
-    modifiers.drop("release", "acquire", "relaxed", "aligned")
+    relaxed, aligned = modifiers.flag("relaxed"), modifiers.flag("aligned")
+    modifiers.drop("release" if kind == "arrive" else "acquire")
     if instr.operands:
         raise Unsupported("barrier.cluster takes no operands")
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         assert isinstance(lanes, Warp)
+        if aligned and mask is not None and (lanes.live & ~mask).any():
+            raise BarrierError(f"barrier.cluster.{kind}.aligned is executed by some lanes only")
         barrier = barrier_of(lanes.cta)
         if kind == "wait":
             return barrier.wait(lanes, mask)
-        barrier.arrive(lanes, mask)
+        barrier.arrive(lanes, mask, relaxed)
         return None
 
     return Op("barrier", handler=run)
