@@ -317,6 +317,34 @@ def test_moves_of_accumulators_in_flight(rng, policy):
     assert (got == 2 * product(a, b.values)).all()
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_rescaled_accumulators(rng, policy, seed):
+    """Each warp rescales its accumulators as soon as it may; the others may be ahead or behind."""
+    a, b = small(rng, (64, 16), "bf16"), Operand(small(rng, (16, 16), "bf16"))
+    one = issue("m64n16k16.f32.bf16.bf16", 8, registers("a", 4), hex(b.word), tail=", 1, 1, 0")
+    scale = "".join(f"mul.f32 %d{i}, %d{i}, 0f40000000;\n" for i in range(8))
+    step = f"{FENCE};\n{one}{one}{COMMIT};\n{WAIT} 0;\n{scale}"
+    zero = pack_accumulator(np.zeros((64, 16), np.float32))
+    d, _ = run_wgmma(LOAD_A + step * 4, shared_image(b), zero, pack_a(a), policy=policy, seed=seed)
+    got = unpack_accumulator(d, np.dtype("f4"), (64, 16))
+    assert (got == 2 * (2 + 4 + 8 + 16) * product(a, b.values)).all()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_two_accumulators_take_turns(rng, policy):
+    a, b = small(rng, (64, 16), "bf16"), Operand(small(rng, (16, 16), "bf16"))
+    one = issue("m64n16k16.f32.bf16.bf16", 8, registers("a", 4), hex(b.word), tail=", 1, 1, 0")
+    upper = one.replace(registers("d", 8), "{" + ", ".join(f"%d{i}" for i in range(8, 16)) + "}")
+    step = f"{one}{COMMIT};\n{upper}{upper}{COMMIT};\n{WAIT} 1;\n"
+    zero = np.zeros((128, 16), np.float32)
+    text = f"{LOAD_A}{FENCE};\n{step * 3}{WAIT} 0;\n"
+    d, _ = run_wgmma(text, shared_image(b), zero, pack_a(a), policy=policy)
+    for half, times in ((d[:, :8], 3), (d[:, 8:], 6)):
+        got = unpack_accumulator(half, np.dtype("f4"), (64, 16))
+        assert (got == times * product(a, b.values)).all()
+
+
 # Refused before anything runs
 
 

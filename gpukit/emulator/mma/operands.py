@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gpukit.emulator.mma.descriptors import Descriptor, check, refuse
+from gpukit.emulator.mma.descriptors import Descriptor, check, decode, refuse
 from gpukit.emulator.program import SHARED_START
 
 CHUNK = 16
@@ -55,6 +55,7 @@ class SharedMatrix:
             rows,
         )  # fmt: skip
         self.k_major = k_major
+        self._starts: dict[int | None, Any] = {}
         self._check_bounds(end)
 
     def __eq__(self, other: object) -> bool:
@@ -98,16 +99,19 @@ class SharedMatrix:
 
     def starts(self, quarter: int | None = None) -> Any:
         """int64 byte offsets of the chunks; of the rows of one warp if a ``quarter`` is named."""
-        at = self.chunks
-        if quarter is not None:
-            at = np.split(at, 4, axis=0 if self.k_major else 1)[quarter]
-        return at.ravel() * CHUNK
+        found = self._starts.get(quarter)
+        if found is None:
+            at = self.chunks
+            if quarter is not None:
+                at = np.split(at, 4, axis=0 if self.k_major else 1)[quarter]
+            found = self._starts[quarter] = at.ravel() * CHUNK
+        return found
 
 
 @lru_cache(maxsize=4096)
-def matrix(raw: Descriptor, k_major: bool, rows: int, end: int) -> SharedMatrix:
+def matrix(raw: int, k_major: bool, rows: int, end: int) -> SharedMatrix:
     """The operand that a descriptor means. Raises ``DescriptorError``."""
-    return SharedMatrix(raw, k_major, rows, end)
+    return SharedMatrix(decode(raw), k_major, rows, end)
 
 
 @lru_cache(maxsize=1024)

@@ -17,8 +17,8 @@ class RegisterUse:
     """Per register column and warp of the wave: which wgmma uses it and whether a fence is due.
 
     wgmmas are numbered per warp from 1; ``waited`` is the last one that each warp waited for.
-    ``warps`` arguments are slices or index arrays of warp numbers, ``columns`` a number or an index
-    array.
+    ``warps`` arguments are slices or index arrays of warp numbers, ``columns`` a number, a
+    slice or an index array; a fragment in shared memory is None.
     """
 
     def __init__(self, names: list[str], warps: int) -> None:
@@ -65,13 +65,13 @@ class RegisterUse:
         self._check_kind(accumulators, kind, warps)
         if self.in_flight:
             self._check_free(accumulators, self.fragment, "an A fragment", warps)
-        if fragment.size:
+        if fragment is not None:
             self._check_fenced(fragment, warps)
             self._check_free(fragment, self.accumulator, "an accumulator", warps)
+            self.fragment[fragment, warps] = self.issued[warps] + 1
         self.issued[warps] += 1
         self.in_flight += warps.stop - warps.start
         self.accumulator[accumulators, warps] = self.issued[warps]
-        self.fragment[fragment, warps] = self.issued[warps]
         self.kind[accumulators, warps] = kind
 
     def wait(self, warp: int, number: int) -> None:
@@ -107,6 +107,6 @@ class RegisterUse:
 
     def _name(self, columns: Any, bad: Any) -> str:
         """The first register of ``columns`` for which ``bad`` [column, warp] holds."""
-        found = np.ravel(columns)
+        found = np.ravel(np.arange(len(self._names))[columns])
         rows = bad.reshape(found.size, -1).any(axis=1)
         return self._names[int(found[int(rows.argmax())])]

@@ -48,10 +48,14 @@ class WgmmaRegisters:
         return RegisterUse(self.names, len(wave.warps))
 
     def claim(self, operands: Iterable[Operand]) -> Any:
-        """Columns (int64 array) of registers that the instruction being decoded uses."""
+        """Columns (a slice, or an int64 array) of what the instruction being decoded uses."""
         self._own.add(self._assembler.pc)
         code = self._assembler.code
-        return np.array([self._column(code, o) for o in operands if isinstance(o, Reg)], np.int64)
+        found = [self._column(code, o) for o in operands if isinstance(o, Reg)]
+        first = found[0] if found else 0
+        if found == list(range(first, first + len(found))):
+            return slice(first, first + len(found))
+        return np.array(found, np.int64)
 
     def _column(self, code: Code, reg: Reg) -> int:
         row = code.rows[32] + reg.index

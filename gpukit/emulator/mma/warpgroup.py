@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gpukit.emulator.aio.engine import OpNumbers
 from gpukit.emulator.check.async_ops import AsyncOp, Range
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.lanes import Lanes
 
 WARPS = 4
+Release: TypeAlias = "Callable[[Warpgroup, Any], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class Arguments:
 
 
 class Multiplier(Protocol):
-    """The instruction itself, as far as a warpgroup needs it."""
+    """The instruction itself, as far as a warpgroup needs it; ``key`` names its accumulators."""
+
+    key: bytes
 
     def perform(self, group: Warpgroup, arguments: Arguments) -> None:
         """Read the operands and change the accumulators."""
@@ -68,6 +71,7 @@ class Warpgroup:
         self._issued = [0] * WARPS
         self._waited = [0] * WARPS
         self._groups: list[list[int]] = [[] for _ in range(WARPS)]  # last number of each
+        self._held: tuple[bytes, Any, Release] | None = None
         cta.exit_hooks.append(self._somebody_left)
 
     @property
@@ -110,7 +114,7 @@ class Warpgroup:
                 f"the warps of a warpgroup must execute the same wgmma; warp {first.index} "
                 f"executed that of {place}"
             )
-        if op.arguments != arguments:
+        if op.arguments is not arguments and op.arguments != arguments:
             raise CollectiveError(
                 f"the warps of a warpgroup must pass wgmma the same descriptors and scale-d; warp "
                 f"{first.index} passed {_shown(op.arguments)}, "
@@ -157,6 +161,34 @@ class Warpgroup:
         self.cta.wave.scheduler.changed = True
         self.queue.wake()
 
+    # Accumulators stay with the tensor core as a matrix until somebody may look at the registers.
+
+    def held(self, key: bytes) -> Any:
+        """The accumulators of that name as last left; None if they are in the registers."""
+        if self._held is not None and self._held[0] == key:
+            return self._held[1]
+        self._release()
+        return None
+
+    def hold(self, key: bytes, values: Any, release: Release) -> None:
+        """Keep accumulators; ``release`` writes them to the registers."""
+        self._held = key, values, release
+
+    def _release(self) -> None:
+        if self._held is not None:
+            _, values, release = self._held
+            self._held = None
+            release(self, values)
+
+    def _may_look(self, quarter: int, number: int) -> bool:
+        """Whether a warp that waited for ``number`` may read the accumulators that are held."""
+        if self._held is None:
+            return False
+        later = self.ops[number + 1 - self._first : self._issued[quarter] + 1 - self._first]
+        return all(op.instruction.key != self._held[0] for op in later)
+
+    # Copies
+
     def copy_after(self, number: int, warp: Warp, target: int, source: int) -> None:
         """Copy a register of a warp when its wgmma ``number`` has been performed."""
         op = self.ops[number - self._first] if number >= self._first else None
@@ -166,6 +198,7 @@ class Warpgroup:
             op.copies.append((warp, target, source))
 
     def _copy(self, warp: Warp, target: int, source: int) -> None:
+        self._release()
         registers = warp.registers(32)
         registers[target] = registers[source]
 
@@ -192,6 +225,8 @@ class Warpgroup:
         before, self._waited[quarter] = self._waited[quarter], max(self._waited[quarter], number)
         groups = self._groups[quarter]
         del groups[: max(0, len(groups) - newest)]
+        if self._may_look(quarter, self._waited[quarter]):
+            self._release()
         if warp.wave.listeners:
             ops = self.ops[max(0, before + 1 - self._first) : max(0, number + 1 - self._first)]
             heard = [h for op in ops for h in op.heard if h.warp is warp]

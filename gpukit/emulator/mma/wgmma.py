@@ -8,7 +8,6 @@ shared memory, one per core matrix of 8 x 16 bytes unless its chunks meet in a b
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +15,11 @@ import numpy as np
 from gpukit.emulator.errors import CollectiveError
 from gpukit.emulator.instructions import Modifiers, Op, Unsupported, op
 from gpukit.emulator.mma import arithmetic
-from gpukit.emulator.mma.descriptors import decode
-from gpukit.emulator.mma.formats import FORMATS, Format
+from gpukit.emulator.mma.formats import Format
 from gpukit.emulator.mma.operands import matrix
 from gpukit.emulator.mma.registers import WgmmaRegisters
 from gpukit.emulator.mma.warpgroup import Arguments, Warpgroup, warpgroup_of, warps_of
+from gpukit.emulator.mma.wgmma_form import Form
 from gpukit.emulator.outcomes import DISSOLVE
 from gpukit.emulator.ptx.ir import Imm, Instr, Not, Operand, Vec
 from gpukit.emulator.ptx.types import TYPES
@@ -34,68 +33,6 @@ if TYPE_CHECKING:
 
 U64, PRED = TYPES["u64"], TYPES["pred"]
 _M = 64
-_RESULTS: dict[str, tuple[str, ...]] = {
-    "f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "f8": ("f16", "f32"),
-    "i8": ("s32",), "b1": ("s32",),
-}  # fmt: skip
-
-
-class Form:
-    """The opcode: shape, types, and what the immediate operands say."""
-
-    def __init__(self, instr: Instr, modifiers: Modifiers) -> None:
-        if not (modifiers.flag("sync") and modifiers.flag("aligned")):
-            raise Unsupported("needs .sync.aligned")
-        words = modifiers.words
-        shape = re.fullmatch(r"m64n(\d+)k(\d+)", words.pop(0) if words else "")
-        if shape is None:
-            raise Unsupported("needs a shape .m64nNkK")
-        self.n, self.k = int(shape[1]), int(shape[2])
-        self.saturate = modifiers.flag("satfinite")
-        if len(words) < 3 or words[1] not in FORMATS or words[2] not in FORMATS:
-            raise Unsupported("needs three element types")
-        self.result = words[0]
-        self.a: Format = FORMATS[words[1]]
-        self.b: Format = FORMATS[words[2]]
-        del words[:3]
-        if self.a.kind == "bit" and not (modifiers.flag("and") and modifiers.flag("popc")):
-            raise Unsupported("single bits need .and.popc")
-        self.a_in_registers = isinstance(instr.operands[1], Vec)
-        self._check()
-        self._take_immediates(instr.operands[4:])
-
-    def _check(self) -> None:
-        family = self.a.family
-        if self.b.family != family or (self.a.bits == 16 and self.a is not self.b):
-            raise Unsupported(f"A is .{self.a.name} but B is .{self.b.name}")
-        if self.result not in _RESULTS.get(family, ()):
-            allowed = " or .".join(_RESULTS.get(family, ("nothing",)))
-            raise Unsupported(f"D of .{self.a.name} must be .{allowed}")
-        if self.k != 256 // self.a.bits:
-            raise Unsupported(f"K of .{self.a.name} is {256 // self.a.bits}, not {self.k}")
-        step = 16 if self.a.kind != "float" and self.n > 32 else 8
-        if not 8 <= self.n <= 256 or self.n % step or (self.a.kind != "float" and self.n == 40):
-            raise Unsupported(
-                f"N = {self.n}: .{self.a.name} takes multiples of 8 up to "
-                + ("256" if self.a.kind == "float" else "32, then of 16 up to 256")
-            )
-        if self.saturate and self.a.family != "i8":
-            raise Unsupported(".satfinite is for integers")
-
-    def _take_immediates(self, operands: tuple[Operand, ...]) -> None:
-        """imm-scale-a, imm-scale-b, then imm-trans-a (A in shared memory), imm-trans-b."""
-        values = [int(o.value) if isinstance(o, Imm) else None for o in operands]
-        scales = 2 if self.a.kind == "float" else 0
-        transposes = (1 if self.a_in_registers else 2) if self.a.bits == 16 else 0
-        if len(values) != scales + transposes:
-            raise Unsupported(f"needs {scales + transposes} immediates, has {len(values)}")
-        if any(v not in (1, -1) for v in values[:scales]):
-            raise Unsupported("imm-scale-a and -b must be 1 or -1")
-        if any(v not in (0, 1) for v in values[scales:]):
-            raise Unsupported("imm-trans-a and -b must be 0 or 1")
-        self.negative = scales == 2 and values[0] != values[1]
-        self.a_k_major = transposes < 2 or values[2] == 0
-        self.b_k_major = transposes < 1 or values[-1] == 0
 
 
 class MmaAsync:
@@ -111,6 +48,7 @@ class MmaAsync:
         self.dtype = arithmetic.ACCUMULATORS[form.result]
         self.registers = assembler.analysis(WgmmaRegisters)
         self.d = _fragment(assembler, d, form.n * self.dtype.itemsize // 8)
+        self.key = self.d.tobytes() + form.result.encode()
         self.d_columns = self.registers.claim(_items(d))
         self.a: Any = None
         self.a_slot = 0
@@ -118,7 +56,7 @@ class MmaAsync:
             self.a = _fragment(assembler, a, 4)
         else:
             self.a_slot = assembler.src(a, U64)
-        self.a_columns = self.registers.claim(_items(a) if form.a_in_registers else ())
+        self.a_columns = self.registers.claim(_items(a)) if form.a_in_registers else None
         self.b_slot = assembler.src(b, U64)
         self.inverted = isinstance(scale, Not)
         self.scale_slot = assembler.src(scale.operand if isinstance(scale, Not) else scale, PRED)
@@ -137,8 +75,8 @@ class MmaAsync:
         use.issue(self.d_columns, self.a_columns, self.kind, warps)
         form, end = self.form, lanes.wave.shared.end
         for i, warp in enumerate(warps_of(lanes)):
-            b = matrix(decode(bs[i]), form.b_k_major, form.n, end)
-            a = None if as_ is None else matrix(decode(as_[i]), form.a_k_major, _M, end)
+            b = matrix(bs[i], form.b_k_major, form.n, end)
+            a = None if as_ is None else matrix(as_[i], form.a_k_major, _M, end)
             arguments = Arguments(a, b, bool(scales[i]) != self.inverted)
             warpgroup_of(warp).issue(warp, lanes, self, arguments)
 
@@ -165,12 +103,17 @@ class MmaAsync:
         sums = arithmetic.product(left, right.T)
         if form.negative:
             np.negative(sums, out=sums)
-        old = None
-        if arguments.add:
+        old = group.held(self.key)
+        if old is None and arguments.add:
             old = _load(file[self.d, group.lanes], self.dtype)
-        result = arithmetic.accumulate(sums, old, self.dtype, form.saturate)
-        file[self.d, group.lanes] = _spread(result)
+        add = old if arguments.add else None
+        result = arithmetic.accumulate(sums, add, self.dtype, form.saturate)
+        group.hold(self.key, result, self.release)
         self._count(group, arguments)
+
+    def release(self, group: Warpgroup, values: Any) -> None:
+        """Put the accumulators into the registers."""
+        group.cta.wave.files[32][self.d, group.lanes] = _spread(values)
 
     def _count(self, group: Warpgroup, arguments: Arguments) -> None:
         launch = group.cta.wave.launch
