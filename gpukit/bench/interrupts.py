@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ def held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Block Ctrl-C while a process starts: the child inherits the mask, so that it is never
-    interrupted before it can ignore the signal; the parent sees the signal on leaving."""
+    """Block Ctrl-C while `multiprocessing` starts a process: the child inherits the mask, so that
+    it is never interrupted before it can ignore the signal; the parent sees it on leaving."""
+    resource_tracker.ensure_running()  # starting it later would unblock the signal again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

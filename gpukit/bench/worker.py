@@ -105,14 +105,8 @@ class Worker:
         self._process = context.Process(target=_serve, args=(theirs, setup))
         try:
             with interrupts.blocked():
-                self._process.start()
-        except (pickle.PicklingError, AttributeError, TypeError) as problem:
-            raise ArgumentError(
-                f"family {setup.family.name!r} cannot travel to a worker process ({problem}); "
-                "keep it plain, or use --no-isolate"
-            ) from problem
-        theirs.close()
-        try:
+                self._start(setup.family.name)
+            theirs.close()
             greeting = self._receive(None)
         except BaseException:
             self.kill()
@@ -121,6 +115,15 @@ class Worker:
             self.kill()
             raise greeting
         self.info: DeviceInfo = greeting
+
+    def _start(self, family: str) -> None:
+        try:
+            self._process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as problem:
+            raise ArgumentError(
+                f"family {family!r} cannot travel to a worker process ({problem}); "
+                "keep it plain, or use --no-isolate"
+            ) from problem
 
     def run(
         self, case: Case, ceilings: dict[str, Any], timeout_s: float | None
@@ -150,8 +153,9 @@ class Worker:
 
     def kill(self) -> None:
         """End the worker at once; the driver frees what it held."""
-        self._process.kill()
-        self._process.join()
+        if self._process.pid is not None:  # it did start
+            self._process.kill()
+            self._process.join()
         self._connection.close()
 
 

@@ -118,6 +118,15 @@ def test_results_are_not_overwritten_unasked(gpukit, tmp_path):
     assert gpukit(*arguments, "--resume").code == 0
 
 
+def test_a_family_that_does_not_load_hides_no_other(gpukit):
+    both = {"GPUKIT_FAMILIES": "fake=fake_family:FAMILY;broken=nowhere:FAMILY"}
+    done = gpukit("bench", "--help", **both)
+    assert done.code == 0
+    assert "cannot load nowhere:FAMILY" in " ".join(done.out.split())
+    assert gpukit("bench", "fake", "--dry-run", **both).code == 0
+    assert gpukit("bench", "broken", **both).code == 2
+
+
 def test_a_malformed_family_variable_is_named(gpukit):
     done = gpukit("bench", "fake", GPUKIT_FAMILIES="fake")
     assert done.code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -97,7 +98,8 @@ def test_a_plot_is_drawn(gpukit, tmp_path):
 def test_without_matplotlib_plot_says_what_to_install(gpukit, measured, tmp_path):
     measured("r.json")
     (tmp_path / "matplotlib.py").write_text("raise ImportError('hidden by a test')")
-    done = gpukit("plot", "r.json", PYTHONPATH=str(tmp_path))
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH")]
+    done = gpukit("plot", "r.json", PYTHONPATH=os.pathsep.join(filter(None, paths)))
     assert done.code == 2
     assert done.err.startswith("gpukit: error: gpukit plot needs Matplotlib")
     assert "pip install 'gpukit[plot]'" in done.err
