@@ -97,8 +97,8 @@ def _parameters(rows: Sequence[Row]) -> list[Column]:
     told = [*asked, *_names(rows, "shape"), *_TOLD]
     chosen = [name for name in _names(rows, "launch") if name not in told]
     return [
-        *(Column(name, _setting(name)) for name in asked),
-        *(Column(name, _setting(name), _LAUNCH_RANK) for name in chosen),
+        *(_parameter(name, rows, 0) for name in asked),
+        *(_parameter(name, rows, _LAUNCH_RANK) for name in chosen),
         Column("l2", lambda row: _timed(row.l2), numeric=False),
         Column("method", lambda row: _timed(row.method), numeric=False),
     ]
@@ -122,6 +122,12 @@ def _results(rows: Sequence[Row]) -> list[Column]:
         Column("error", lambda row: NOTHING if row.error is None else f"{row.error:.2g}", 7),
         Column("status", lambda row: row.status, numeric=False),
     ]
+
+
+def _parameter(name: str, rows: Sequence[Row], rank: int) -> Column:
+    cell = _setting(name)
+    texts = {cell(row) for row in rows} - {NOTHING}
+    return Column(name, cell, rank, numeric=all(text[:1].isdigit() for text in texts))
 
 
 def _shape(name: str) -> Callable[[Row], str]:

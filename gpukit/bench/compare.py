@@ -129,11 +129,13 @@ def environment_changes(
     old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, tuple[Any, Any]]:
     """Return what differs between the last environment of each result: name to (old, new)."""
+    from gpukit.measure.provenance import NOT_IDENTIFYING
+
     before, after = _last(old), _last(new)
     return {
         name: (before.get(name), after.get(name))
         for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
+        if before.get(name) != after.get(name) and name not in NOT_IDENTIFYING
     }
 
 

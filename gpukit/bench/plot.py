@@ -20,6 +20,10 @@ QUANTITIES = {
     "pct_ceiling": "% of measured ceiling",
 }
 
+# Matplotlib has ten colours to go round; then the style of the line changes.
+_COLOURS = 10
+_LINE_STYLES = ("-", "--", ":", "-.")
+
 #: From this arithmetic intensity on, FLOP/s say more of a kernel than GB/s.
 FLOPS_PER_BYTE = 10
 
@@ -42,9 +46,14 @@ def plot(rows: Iterable[Row], path: Path, *, x: str | None = None, y: str | None
     y = _choose_y(timed, y)
     figure = _figure()
     axes = figure.add_subplot()
-    for label, points in series(timed, x, y).items():
-        axes.plot(list(points), list(points.values()), marker="o", markersize=4, label=label)
+    lines = series(timed, x, y)
+    for index, (label, points) in enumerate(lines.items()):
+        style = _LINE_STYLES[index // _COLOURS % len(_LINE_STYLES)]
+        axes.plot([*points], [*points.values()], style, marker="o", markersize=4, label=label)
     _decorate(axes, timed, x, QUANTITIES[y])
+    heights = [height for points in lines.values() for height in points.values()]
+    axes.set_ylim(0, 1.05 * max(heights, default=1.0))
+    figure.legend(loc="outside right upper", fontsize="small")
     try:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as problem:
@@ -122,7 +131,7 @@ def _figure() -> Any:
         from matplotlib.figure import Figure  # no pyplot: no display, no global state
     except ImportError:
         raise missing("Matplotlib", "plot", "gpukit plot") from None
-    return Figure(figsize=(8, 5), layout="constrained")
+    return Figure(figsize=(9, 5), layout="constrained")
 
 
 def _decorate(axes: Any, rows: Sequence[Row], x: str, ylabel: str) -> None:
@@ -131,11 +140,9 @@ def _decorate(axes: Any, rows: Sequence[Row], x: str, ylabel: str) -> None:
     axes.set_title(f"{families} on {devices}")
     axes.set_xlabel(x)
     axes.set_ylabel(ylabel)
-    axes.set_ylim(bottom=0)
     if min(_positions(rows, x)) > 0:
         axes.set_xscale("log", base=2)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
 
 
 def _positions(rows: Sequence[Row], x: str) -> list[float]:

@@ -130,7 +130,7 @@ def test_of_several_rows_of_one_case_the_last_counts():
 
 
 def test_environments_differ_by_name():
-    old = {"x": {"gpu": "A", "driver": "1", "max": {"sm": 1}}}
+    old = {"x": {"gpu": "A", "driver": "1", "max": {"sm": 1}, "argv": ["how it was started"]}}
     new = {"y": {"gpu": "A", "driver": "2", "max": {"sm": 2}, "new": True}}
     assert environment_changes(old, new) == {
         "driver": ("1", "2"),

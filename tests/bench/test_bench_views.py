@@ -60,6 +60,13 @@ def test_the_actual_launch_is_shown_and_beats_what_was_asked():
     assert "grid" in constants(rows[1:])  # a row that never ran does not count
 
 
+def test_words_align_left_and_numbers_right():
+    settings = ({"layout": "nt", "vec": 1}, {"layout": "nn", "vec": 2})
+    rows = [make_row(params=params) for params in settings]
+    numeric = {column.header: column.numeric for column in columns_for(rows)}
+    assert (numeric["layout"], numeric["vec"], numeric["kernel"]) == (False, True, False)
+
+
 def test_cells_are_complete_and_absent_ones_dashes():
     rows = [make_row(4194304, time_us=123456.789), make_row(1, status="wrong", kernel="bad")]
     cells = table(rows)
