@@ -36,7 +36,8 @@ def sequence(*steps, results=0):
             lines.append(step + ";")
     body = (
         ".shared .align 8 .b64 b; .shared .align 8 .b64 c[4];\n"
-        ".reg .b64 %y, %t, %s<9>; .reg .b32 %n<9>; .reg .pred %p<9>;\nld.param.u64 %y, [p0];\n" + "\n".join(lines) + "\nret;"
+        ".reg .b64 %y, %t, %s<9>; .reg .b32 %n<9>; .reg .pred %p<9>;\n"
+        "ld.param.u64 %y, [p0];\n" + "\n".join(lines) + "\nret;"
     )
     y = np.zeros(max(results, 1), "u8")
     emulator.run(ptx_kernel(body, ".param .u64 p0"), 1, 1, [y])

@@ -70,8 +70,10 @@ class _Copy:
 
     def bytes(self, warp: Warp, lane: int) -> int:
         size: int = warp.V[self.size].item(lane)
-        if size % CHUNK:
-            raise KernelFault(f"a bulk copy of {size} bytes; the size must be a multiple of 16")
+        if size % CHUNK or size == 0:
+            raise KernelFault(
+                f"a bulk copy of {size} bytes; the size must be a positive multiple of 16"
+            )
         return size
 
 

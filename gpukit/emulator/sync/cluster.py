@@ -82,7 +82,7 @@ class ClusterBarrier:
 
     def arrive(self, warp: Warp, mask: Mask, relaxed: bool) -> None:
         lanes = np.ones(32, np.bool_) if mask is None else mask
-        if (self.arrived[warp] & lanes).any():
+        if (self.joined[warp][lanes] >= 0).any():
             raise BarrierError("barrier.cluster.arrive twice without a wait in between")
         self.arrived[warp] |= lanes
         self.joined[warp][lanes] = self.phase
