@@ -94,5 +94,9 @@ class AsyncHazardError(KernelFault):
     """Bytes used while an asynchronous operation may still be writing or reading them."""
 
 
-class PendingAsyncError(KernelFault):
+class PendingAsyncError(BarrierError):
     """A CTA ends while an asynchronous operation may still use its shared memory."""
+
+
+class RemoteAccessError(KernelFault):
+    """A CTA ends although another CTA of the cluster may still access its shared memory."""

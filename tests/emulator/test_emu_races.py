@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpukit import emulator
-from gpukit.emulator.errors import DataRaceError
+from gpukit.emulator.errors import DataRaceError, OutOfBoundsError, RemoteAccessError
 
 POLICIES = ("random", "early", "late", "starved")
 SCHEDULES = [(policy, seed) for policy in POLICIES for seed in range(2)]
@@ -319,21 +319,42 @@ def test_histogram_in_shared_memory():
 # Clusters
 
 
+DISTRIBUTED = """
+__device__ void cluster_sync() { asm volatile("barrier.cluster.arrive.aligned;\\n"
+  "barrier.cluster.wait.aligned;" ::: "memory"); }
+extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int* x) {
+  __shared__ int s[64]; unsigned a = (unsigned)__cvta_generic_to_shared(s + threadIdx.x), v;
+  s[threadIdx.x] = blockIdx.x * 100 + threadIdx.x;
+  cluster_sync();
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(a) : "r"((blockIdx.x & 1) ^ 1));
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(v) : "r"(a) : "memory");
+  AFTER x[blockIdx.x * 64 + threadIdx.x] = v; LAST }"""
+
+
+def distributed(after, last):
+    return DISTRIBUTED.replace("AFTER", after).replace("LAST", last)
+
+
 def test_distributed_shared_memory():
-    source = """
-    __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive.aligned;\\n"
-      "barrier.cluster.wait.aligned;" ::: "memory"); }
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int* x) {
-      __shared__ int s[64]; unsigned a = (unsigned)__cvta_generic_to_shared(s + threadIdx.x), v;
-      s[threadIdx.x] = blockIdx.x * 100 + threadIdx.x;
-      FIRST
-      asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(a) : "r"((blockIdx.x & 1) ^ 1));
-      asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(v) : "r"(a) : "memory");
-      SECOND
-      s[threadIdx.x] = 0; x[blockIdx.x * 64 + threadIdx.x] = v; }"""
-    source = source.replace("FIRST", "cluster_sync();")
-    clean(source.replace("SECOND", "cluster_sync();"), 4, 64, X)
-    races(source.replace("SECOND", "__syncthreads();"), 4, 64, X)
+    reuse = "s[threadIdx.x] = 0;"
+    last = "cluster_sync(); if (v == 9999) x[0] = s[0];"
+    clean(distributed("cluster_sync(); " + reuse, last), 4, 64, X)
+    races(distributed(reuse, last), 4, 64, X)
+
+
+def test_exit_while_a_peer_may_still_read():
+    """Rank 1 reads; rank 0 works on for a while before it ends."""
+    one = distributed("if (blockIdx.x & 1)", "WORK LAST").replace(
+        'asm volatile("ld.shared', 'v = 0; if (blockIdx.x & 1) asm volatile("ld.shared'
+    )
+    work = 'if (!(blockIdx.x & 1)) for (int t = 0; t < 3000; t++) asm volatile("");'
+    one = one.replace("WORK", work)
+    clean(one.replace("LAST", "cluster_sync();"), 4, 64, X)
+    for policy, seed in SCHEDULES:
+        with pytest.raises((RemoteAccessError, OutOfBoundsError)):
+            run(one.replace("LAST", ""), 4, 64, X, policy=policy, seed=seed)
+    with pytest.raises(RemoteAccessError, match="cluster barrier is missing"):
+        run(one.replace("LAST", ""), 4, 64, X, policy="starved", seed=1)
 
 
 # Cost

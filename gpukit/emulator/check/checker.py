@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpukit.emulator.check.asynchronous import Asynchronous, Site
 from gpukit.emulator.check.clocks import MAX_WARPS, Clocks
+from gpukit.emulator.check.exits import Exits
 from gpukit.emulator.check.flags import Flags
 from gpukit.emulator.check.granules import granule_of
+from gpukit.emulator.check.inflight import InFlight
 from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.check.meetings import Meetings
 from gpukit.emulator.check.races import Races
@@ -14,6 +17,9 @@ from gpukit.emulator.check.shadow import Shadow
 from gpukit.emulator.check.touch import Touch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpukit.emulator.check.async_ops import AsyncOp, Range
     from gpukit.emulator.instructions import Mask
     from gpukit.emulator.lanes import Lanes
     from gpukit.emulator.mem.access import Access
@@ -37,6 +43,9 @@ class Checker(Listener):
         self.flags = Flags(self.clocks)
         self.meetings = Meetings(self.clocks, self.flags)
         self.races = Races(wave, self.clocks)
+        self.inflight = InFlight(self.clocks)
+        self.asynchronous = Asynchronous(wave, self.clocks, self.inflight)
+        self.exits = Exits(wave, self.clocks)
         grid = wave.launch.grid
         self._numbered = grid[0] * grid[1] * grid[2] * per_cta < MAX_WARPS
 
@@ -48,23 +57,24 @@ class Checker(Listener):
         self.clocks.restart(wave.first_cluster * wave.cluster_size * self.clocks.warps_per_cta)
         self.flags.restart()
         self.meetings.restart()
+        self.exits.restart()
 
     def wave_ended(self, wave: Wave) -> None:
         self.flags.end_wave()
+        self.inflight.end_wave()
         if wave.shared in self._shadows:
             self.flags.drop(self._shadows[wave.shared])
+            self._shadows[wave.shared].writers = None
 
     # Memory
 
-    def _shadow(self, access: Access) -> Shadow:
-        store = access.store
+    def _shadow(self, store: Store, space: str) -> Shadow:
         shadow = self._shadows.get(store)
         if shadow is None:
-            shared = access.space == "shared"
             shadow = self._shadows[store] = Shadow(
                 store.data.size,
-                self._granules[access.space],
-                self.clocks.warps_per_cta if shared else None,
+                self._granules[space],
+                self.clocks.warps_per_cta if space == "shared" else None,
                 getattr(store, "base", 0) % 4,
             )
         return shadow
@@ -74,7 +84,7 @@ class Checker(Listener):
             return
         if access.space == "global" and not self._numbered:
             return
-        shadow = self._shadow(access)
+        shadow = self._shadow(access.store, access.space)
         touch = Touch(lanes, access, shadow, self.clocks)
         weak = order == "weak"
         if not weak:
@@ -83,6 +93,46 @@ class Checker(Listener):
             self.races.read(lanes, access, shadow, touch, weak)
         else:
             self.races.write(lanes, access, shadow, touch, weak)
+        if shadow.writers is not None:
+            self.asynchronous.accessed(lanes, access, shadow, touch, kind, weak)
+
+    # Asynchronous operations
+
+    def async_issued(self, op: AsyncOp) -> None:
+        bit = self.inflight.add(op)
+        for part in op.reads:
+            if self._relevant(part):
+                self.asynchronous.reads(self._site(op, part), bit)
+        for part in op.writes:
+            if self._relevant(part):
+                self.asynchronous.writes(self._site(op, part), bit)
+        for writes, parts in ((False, op.reads), (True, op.writes)):
+            for part in parts:
+                if isinstance(part.owner, int):
+                    self.exits.uses(part.owner, bit, writes, op)
+
+    def _relevant(self, part: Range) -> bool:
+        if part.size == 0 or isinstance(part.owner, int):
+            return part.size > 0
+        return self._numbered and part.owner.writable
+
+    def _site(self, op: AsyncOp, part: Range) -> Site:
+        shared = op.warp.wave.shared
+        if isinstance(part.owner, int):
+            base = shared.start_of(part.owner)
+            return Site(op, part, shared, self._shadow(shared, "shared"), base)
+        return Site(op, part, part.owner, self._shadow(part.owner, "global"), 0)
+
+    def barrier_signalled(self, barrier: object, phase: int, op: AsyncOp) -> None:
+        self.meetings.tell(barrier, phase, self.inflight.bits([op]))
+
+    def group_waited(
+        self, warp: Warp, mask: Mask, ops: Sequence[AsyncOp], reads_only: bool
+    ) -> None:
+        clock, bits = self.clocks.of_warp[warp.lo // 32], self.inflight.bits(ops)
+        clock.read |= bits
+        if not reads_only:
+            clock.done |= bits
 
     # Order
 
@@ -108,3 +158,5 @@ class Checker(Listener):
     def lanes_ended(self, warp: Warp, mask: Mask) -> None:
         if not warp.splits:
             self.meetings.leave(warp, warp.lo // 32)
+            if self.exits.matters(warp.cta) and not any(w.splits for w in warp.cta.warps):
+                self.exits.cta_ended(warp.cta, self._shadows.get(warp.wave.shared))

@@ -57,7 +57,8 @@ class Clocks:
         self.warps_per_cta = warps_per_cta
         self.seen = np.zeros((warps, warps), np.int64)
         self.seen_async = np.zeros((warps, warps), np.int64)
-        self.of_warp: list[Clock] = []  # views of the rows
+        rows = zip(self.seen, self.seen_async, strict=True)
+        self.of_warp = [Clock(seen, seen_async, 0, 0, 0) for seen, seen_async in rows]  # views
         self.lane_stamps = np.zeros(warps * 32, np.int64)  # of an access now, at pc 0
         self.first = 0  # grid-wide number of the wave's first warp
         self._start = 0
@@ -68,8 +69,8 @@ class Clocks:
         self.first = first_warp
         self.seen.fill(self._start)
         self.seen_async.fill(self._start)
-        rows = zip(self.seen, self.seen_async, strict=True)
-        self.of_warp = [Clock(seen, seen_async, 0, 0, 0) for seen, seen_async in rows]
+        for clock in self.of_warp:
+            clock.done = clock.read = clock.past = 0
         diagonal = np.arange(self.warps)
         self.seen[diagonal, diagonal] += TICK
         stamps = (diagonal + first_warp << WARP_SHIFT) + self._start

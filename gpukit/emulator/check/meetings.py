@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gpukit.emulator.check.clocks import Clock, Clocks
 from gpukit.emulator.check.flags import Flags
+from gpukit.emulator.sync.barriers import Barrier
+from gpukit.emulator.sync.cluster import ClusterBarrier
 
 if TYPE_CHECKING:
     from gpukit.emulator.warps import Warp
@@ -14,14 +18,14 @@ if TYPE_CHECKING:
 class Meetings:
     """What arrivals at each barrier's phase have published.
 
-    A warp that exits counts as arrived at all barriers of its CTA, as on the hardware.
+    A warp that exits counts as arrived at the barriers of its CTA and cluster, as on the hardware.
     """
 
     def __init__(self, clocks: Clocks, flags: Flags) -> None:
         self._clocks = clocks
         self._flags = flags
         self._phases: dict[object, dict[int, Clock]] = {}
-        self._left: dict[int, Clock] = {}  # by CTA slot: what exited warps did
+        self._left: dict[int, list[int]] = {}  # by CTA slot: warps that have exited
 
     def restart(self) -> None:
         self._phases.clear()
@@ -33,6 +37,10 @@ class Meetings:
         clock = self._flags.fenced(warp) if relaxed else self._clocks.release(warp)
         if clock is not None:
             self.publish(barrier, phase, clock)
+        if self._left and isinstance(barrier, ClusterBarrier):
+            for other in barrier.warps:
+                if not other.splits:
+                    self.publish(barrier, phase, self._clocks.of_warp[other.lo // 32])
 
     def publish(self, barrier: object, phase: int, clock: Clock) -> None:
         """Add to what a phase of a barrier tells those who wait for it."""
@@ -44,6 +52,11 @@ class Meetings:
             del phases[old]
         phases[phase] = clock.copy()
 
+    def tell(self, barrier: object, phase: int, bits: int) -> None:
+        """Asynchronous operations signal a phase of a barrier."""
+        nothing = np.zeros(self._clocks.warps, np.int64)
+        self.publish(barrier, phase, Clock(nothing, nothing, bits, bits, 0))
+
     def passed(
         self, warp: Warp, number: int, barrier: object, phase: int, relaxed: bool = False
     ) -> None:
@@ -54,19 +67,13 @@ class Meetings:
         elif clock is not None:
             self._flags.settle(number)
             self._clocks.of_warp[number].join(clock)
-        if self._left:
-            self._follow_exits(warp, number)
-
-    def _follow_exits(self, warp: Warp, number: int) -> None:
-        for cta in warp.cta.cluster:
-            if cta.slot in self._left:
-                self._clocks.of_warp[number].join(self._left[cta.slot])
+        if self._left and isinstance(barrier, Barrier):
+            for gone in self._left.get(warp.cta.slot, ()):
+                self._clocks.of_warp[number].join(self._clocks.of_warp[gone])
 
     def leave(self, warp: Warp, number: int) -> None:
         """All lanes of the warp have exited."""
-        clock = self._clocks.release(number)
-        slot = warp.cta.slot
-        if slot in self._left:
-            self._left[slot].join(clock)
-        else:
-            self._left[slot] = clock
+        self._left.setdefault(warp.cta.slot, []).append(number)
+        for barrier in self._phases:
+            if isinstance(barrier, ClusterBarrier) and warp in barrier.warps:
+                self.publish(barrier, barrier.phase, self._clocks.of_warp[number])

@@ -33,30 +33,33 @@ class Races:
 
     def read(self, lanes: Lanes, access: Access, shadow: Shadow, touch: Touch, weak: bool) -> None:
         """A load."""
-        self._judge(access, shadow, touch, shadow.writes[touch.at], "reads", "wrote")
+        self._judge_all(access, shadow, touch, shadow.written(touch.at), "reads", "wrote")
         if not weak:
             shadow.note_strong("read", touch.at, touch.stamps)
             return
-        self._judge_history(access, shadow, touch, shadow.strong_writes, "reads", "wrote")
+        strong = shadow.strong_writes.at(touch.at)
+        self._judge_all(access, shadow, touch, strong, "reads", "wrote")
         self._note_read(shadow, touch)
 
     def write(self, lanes: Lanes, access: Access, shadow: Shadow, touch: Touch, weak: bool) -> None:
         """A store or an atomic."""
-        self._judge(access, shadow, touch, shadow.writes[touch.at], "writes", "wrote")
-        self._judge_history(access, shadow, touch, shadow.reads, "writes", "read")
+        at = touch.at
+        self._judge_all(access, shadow, touch, shadow.written(at), "writes", "wrote")
+        self._judge_all(access, shadow, touch, shadow.reads.at(at), "writes", "read")
         if not weak:
-            shadow.note_strong("write", touch.at, touch.stamps)
+            shadow.note_strong("write", at, touch.stamps)
             return
-        self._judge_history(access, shadow, touch, shadow.strong_writes, "writes", "wrote")
-        self._judge_history(access, shadow, touch, shadow.strong_reads, "writes", "read")
-        shadow.writes[touch.at] = touch.stamps
-        if not touch.single and not isinstance(touch.at, slice):
+        self._judge_all(access, shadow, touch, shadow.strong_writes.at(at), "writes", "wrote")
+        self._judge_all(access, shadow, touch, shadow.strong_reads.at(at), "writes", "read")
+        shadow.note_write(at, touch.stamps)
+        if not touch.single and not isinstance(at, slice):
             self._check_together(access, shadow, touch)
 
-    def _judge_history(
-        self, access: Access, shadow: Shadow, touch: Touch, history: Any, verb: str, earlier: str
-    ) -> None:
-        for prior in history.at(touch.at) if history is not None else ():
+    def _judge_all(
+        self, access: Access, shadow: Shadow, touch: Touch, histories: list[Any], verb: str,
+        earlier: str,
+    ) -> None:  # fmt: skip
+        for prior in histories:
             self._judge(access, shadow, touch, prior, verb, earlier)
 
     def _judge(
@@ -70,7 +73,7 @@ class Races:
 
     def _check_together(self, access: Access, shadow: Shadow, touch: Touch) -> None:
         """Several warps that run in lockstep store to one address by the same instruction."""
-        kept = shadow.writes[touch.at]
+        (kept,) = shadow.written(touch.at)
         lost = kept != touch.stamps
         if lost.any():
             where = int(lost.argmax())
@@ -81,8 +84,7 @@ class Races:
         self, access: Access, shadow: Shadow, touch: Touch, position: int, stamp: int, verb: str,
         earlier: str,
     ) -> None:  # fmt: skip
-        start = touch.granule(position) * shadow.granule - shadow.skew
-        address = access.store.address_of(start)
+        address = shadow.address(access.store, touch.granule(position))
         raise DataRaceError(
             f"data race on {access.space} memory at 0x{address:x}: {verb} what "
             f"{places.of_stamp(self._wave, stamp)} {earlier}, and nothing orders the two",

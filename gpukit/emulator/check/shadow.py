@@ -6,11 +6,14 @@ only the pages that are touched, and the rarer ones are made on first use.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpukit.emulator.check.clocks import WARP_SHIFT, Clock
+
+if TYPE_CHECKING:
+    from gpukit.emulator.mem.store import Store
 
 
 class LatestWarps:
@@ -18,33 +21,45 @@ class LatestWarps:
     unless both of these were waited for."""
 
     def __init__(self, granules: int) -> None:
-        self._last = np.zeros(granules, np.int64)
-        self._other = np.zeros(granules, np.int64)
+        self._granules = granules
+        self._last: Any = None
+        self._other: Any = None
 
     def note(self, at: Any, stamps: Any) -> None:
         """Accesses of granules ``at``; of several warps that share one, the first and last stay."""
+        if self._last is None:
+            self._last = np.zeros(self._granules, np.int64)
         before = self._last[at]
-        if before.any():
-            keep = ((before ^ stamps) >> WARP_SHIFT != 0) & (before != 0)
-            self._other[at] = np.where(keep, before, self._other[at])
         self._last[at] = stamps
+        if before.any():
+            earlier = ((before ^ stamps) >> WARP_SHIFT != 0) & (before != 0)
+            if earlier.any():
+                self._keep(at, np.where(earlier, before, self._others()[at]))
         if isinstance(stamps, np.ndarray) and not isinstance(at, slice):
             self._note_first(at, stamps)
 
+    def _others(self) -> Any:
+        if self._other is None:
+            self._other = np.zeros(self._granules, np.int64)
+        return self._other
+
+    def _keep(self, at: Any, stamps: Any) -> None:
+        self._others()[at] = stamps
+
     def _note_first(self, at: Any, stamps: Any) -> None:
-        last = self._last[at]
-        shared = last != stamps
-        if shared.any():
-            where = at[shared][::-1]
-            self._other[where] = np.broadcast_to(stamps, at.shape)[shared][::-1]
+        lost = self._last[at] != stamps
+        if lost.any():
+            self._keep(at[lost][::-1], np.broadcast_to(stamps, at.shape)[lost][::-1])
 
     def at(self, at: Any) -> list[Any]:
-        """Arrays of stamps, shaped like ``at``."""
-        return [self._last[at], self._other[at]]
+        """Arrays of stamps, shaped like ``at``; none if there were no accesses."""
+        return [history[at] for history in (self._last, self._other) if history is not None]
 
     def clear(self, at: Any) -> None:
-        self._last[at] = 0
-        self._other[at] = 0
+        """Forget about these granules."""
+        for history in (self._last, self._other):
+            if history is not None:
+                history[at] = 0
 
 
 class ReadersPerWarp:
@@ -55,25 +70,25 @@ class ReadersPerWarp:
 
     def __init__(self, granules: int, warps_per_cta: int) -> None:
         self._columns = np.zeros((warps_per_cta, granules), np.int64)
-        self._remote: LatestWarps | None = None
+        self.remote: LatestWarps | None = None
 
     def note(self, at: Any, stamps: Any, columns: Any) -> None:
         """Reads by warps ``columns`` (one number, or an array that broadcasts with ``at``)."""
         self._columns[columns, at] = stamps
 
     def note_remote(self, at: Any, stamps: Any) -> None:
-        if self._remote is None:
-            self._remote = LatestWarps(self._columns.shape[1])
-        self._remote.note(at, stamps)
+        if self.remote is None:
+            self.remote = LatestWarps(self._columns.shape[1])
+        self.remote.note(at, stamps)
 
     def at(self, at: Any) -> list[Any]:
         found = [self._columns[:, at]]
-        return found + self._remote.at(at) if self._remote else found
+        return found + self.remote.at(at) if self.remote else found
 
     def clear(self, at: Any) -> None:
         self._columns[:, at] = 0
-        if self._remote:
-            self._remote.clear(at)
+        if self.remote:
+            self.remote.clear(at)
 
 
 class Shadow:
@@ -89,33 +104,49 @@ class Shadow:
         self.granule = granule
         self.skew = skew  # of byte 0 within its granule
         self.granules = (size + skew) // granule + 1
-        self.writes = np.zeros(self.granules, np.int64)
+        self._writes: Any = None
         self.reads: Any = (
             LatestWarps(self.granules)
             if warps_per_cta is None
             else ReadersPerWarp(self.granules, warps_per_cta)
         )
-        self.strong_writes: Any = None
-        self.strong_reads: Any = None
+        self.strong_writes = LatestWarps(self.granules)
+        self.strong_reads = LatestWarps(self.granules)
         self.writers: Any = None
         self.reading: Any = None
         self.clocks: dict[int, Clock] = {}
 
+    def written(self, at: Any) -> list[Any]:
+        """Arrays of the stamps of the last weak writes, shaped like ``at``; none if no writes."""
+        return [] if self._writes is None else [self._writes[at]]
+
+    def note_write(self, at: Any, stamps: Any) -> None:
+        """A weak write."""
+        if self._writes is None:
+            self._writes = np.zeros(self.granules, np.int64)
+        self._writes[at] = stamps
+
     def note_strong(self, kind: str, at: Any, stamps: Any) -> None:
         """A strong read or write (an atomic counts as a write)."""
-        if self.strong_writes is None:
-            self.strong_writes = LatestWarps(self.granules)
-            self.strong_reads = LatestWarps(self.granules)
         history = self.strong_reads if kind == "read" else self.strong_writes
         history.note(at, stamps)
 
+    def address(self, store: Store, granule: int) -> int:
+        """The address of a granule."""
+        return store.address_of(granule * self.granule - self.skew)
+
+    def strangers(self, at: Any) -> list[Any]:
+        """Stamps of the accesses of other CTAs than the owner, as far as they are kept apart."""
+        histories = [self.reads.remote, self.strong_writes, self.strong_reads]
+        return [stamps for history in histories if history for stamps in history.at(at)]
+
     def forget_before(self, at: Any) -> None:
         """An asynchronous write that is ordered after all earlier accesses replaces them."""
-        self.writes[at] = 0
+        if self._writes is not None:
+            self._writes[at] = 0
         self.reads.clear(at)
-        if self.strong_writes is not None:
-            self.strong_writes.clear(at)
-            self.strong_reads.clear(at)
+        self.strong_writes.clear(at)
+        self.strong_reads.clear(at)
 
     def async_arrays(self) -> tuple[Any, Any]:
         """int32 arrays ``writers`` and ``reading``, made on first use."""

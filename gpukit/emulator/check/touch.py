@@ -10,6 +10,8 @@ from gpukit.emulator.check.clocks import Clocks
 from gpukit.emulator.check.shadow import Shadow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpukit.emulator.lanes import Lanes
     from gpukit.emulator.mem.access import Access
 
@@ -82,6 +84,15 @@ class Touch:
         if isinstance(self.at, slice):
             return int(self.at.start) + position
         return int(self.at.flat[position])
+
+    def shares(self, values: Any) -> Iterator[tuple[int, Any]]:
+        """For each warp, where its granules are among ``values``, an array shaped like ``at``."""
+        if self.single:
+            yield self.warps, slice(None)
+            return
+        warps = np.broadcast_to(self.warps, values.shape)
+        for warp in np.unique(warps).tolist():
+            yield warp, warps == warp
 
     def by_warp(self) -> list[tuple[int, list[int]]]:
         """For each warp the distinct granules that it touches, in order of warps."""

@@ -1,0 +1,197 @@
+"""Checks of asynchronous operations against generic accesses and against each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpukit.emulator.check import places
+from gpukit.emulator.check.clocks import MOMENT, WARP_SHIFT, Clock, Clocks
+from gpukit.emulator.check.inflight import REDUCING, InFlight
+from gpukit.emulator.check.order import unordered
+from gpukit.emulator.check.shadow import Shadow
+from gpukit.emulator.check.touch import Touch
+from gpukit.emulator.errors import AsyncHazardError, DataRaceError, MissingProxyFenceError
+
+if TYPE_CHECKING:
+    from gpukit.emulator.check.async_ops import AsyncOp, Range
+    from gpukit.emulator.lanes import Lanes
+    from gpukit.emulator.mem.access import Access
+    from gpukit.emulator.mem.store import Store
+    from gpukit.emulator.wave import Wave
+
+WAIT = "; wait for it first"
+
+
+def granules(part: Range, base: int, shadow: Shadow) -> Any:
+    """The granule indices of a range: a slice, or an array."""
+    size, base = shadow.granule, base + shadow.skew
+    if part.starts is None:
+        start = base + part.start
+        return slice(start // size, (start + part.size - 1) // size + 1)
+    steps = np.arange(0, part.size, size)
+    return ((part.starts[:, None] + (steps + base)) // size).ravel()
+
+
+class Site:
+    """A range of an operation in shadow memory."""
+
+    def __init__(self, op: AsyncOp, part: Range, store: Store, shadow: Shadow, base: int) -> None:
+        self.op = op
+        self.part = part
+        self.store = store
+        self.shadow = shadow
+        self.at = granules(part, base, shadow)
+        self.across_waves = part.space == "global"
+
+    def address(self, position: int) -> int:
+        """The address of the granule at a position of ``at``."""
+        first = self.at.start + position if isinstance(self.at, slice) else self.at[position]
+        return self.store.address_of(int(first) * self.shadow.granule - self.shadow.skew)
+
+    def where(self, position: int) -> str:
+        return f"{self.part.space} memory at 0x{self.address(position):x}"
+
+    @property
+    def lane(self) -> int:
+        return 0 if self.op.mask is None else int(self.op.mask.argmax())
+
+
+class Asynchronous:
+    """Judges operations when they are issued, and generic accesses to what they use."""
+
+    def __init__(self, wave: Wave, clocks: Clocks, inflight: InFlight) -> None:
+        self._wave = wave
+        self._clocks = clocks
+        self._inflight = inflight
+
+    # Operations
+
+    def reads(self, site: Site, bit: int) -> None:
+        """The operation reads these bytes from now on."""
+        shadow, at = site.shadow, site.at
+        writes = [*shadow.written(at), *shadow.strong_writes.at(at)]
+        histories = [("wrote", stamps) for stamps in writes]
+        self._judge(site, histories, "reads", site.op.proxy == "async")
+        writers, reading = shadow.async_arrays()
+        self._judge_ops(site, writers[at], "reads", "write", False)
+        reading[at] = self._inflight.merge(reading[at], bit)
+
+    def writes(self, site: Site, bit: int) -> None:
+        """The operation writes these bytes from now on."""
+        shadow, at = site.shadow, site.at
+        reduces = site.op.kind in REDUCING
+        writes, readers = shadow.written(at), shadow.reads.at(at)
+        if not reduces:
+            writes = [*writes, *shadow.strong_writes.at(at)]
+            readers = [*readers, *shadow.strong_reads.at(at)]
+        histories = [("wrote", stamps) for stamps in writes]
+        histories += [("read", stamps) for stamps in readers]
+        self._judge(site, histories, "writes", False)
+        writers, reading = shadow.async_arrays()
+        self._judge_ops(site, writers[at], "writes", "write", False, reduces)
+        self._judge_ops(site, reading[at], "writes", "read", True)
+        if reduces:
+            writers[at] = self._inflight.merge(writers[at], bit)
+            return
+        shadow.forget_before(at)
+        writers[at] = self._inflight.merge(np.zeros(1, np.int32), bit)
+        reading[at] = 0
+
+    def _judge(self, site: Site, histories: list[tuple[str, Any]], verb: str, proxy: bool) -> None:
+        warp = site.op.warp.lo // 32
+        for earlier, prior in histories:
+            late = unordered(self._clocks, prior, warp, site.across_waves)
+            if late is not None:
+                self._report_race(site, prior, late, verb, earlier)
+            if proxy:
+                self._judge_proxy(site, prior, warp)
+
+    def _report_race(self, site: Site, prior: Any, late: Any, verb: str, earlier: str) -> None:
+        where = int(late.argmax())
+        position = where % (prior.size // (len(prior) if prior.ndim > 1 else 1))
+        raise DataRaceError(
+            f"data race: this {site.op.kind} {verb} {site.where(position)}, which "
+            f"{places.of_stamp(self._wave, int(prior.flat[where]))} {earlier}, and nothing orders "
+            "the two",
+            lane=site.lane,
+            address=site.address(position),
+        )
+
+    def _judge_proxy(self, site: Site, prior: Any, warp: int) -> None:
+        """Generic writes become visible to the async proxy by a fence only."""
+        writers = (prior >> WARP_SHIFT) - self._clocks.first
+        recent = writers >= 0
+        visible = self._clocks.seen_async[warp, np.where(recent, writers, 0)]
+        hidden = recent & ((prior & MOMENT) >= visible) & (prior != 0)
+        if hidden.any():
+            position = int(hidden.argmax())
+            raise MissingProxyFenceError(
+                f"missing fence.proxy.async: this {site.op.kind} reads {site.where(position)} "
+                "through the async proxy, which "
+                f"{places.of_stamp(self._wave, int(prior[position]))} wrote through the generic "
+                "proxy, and no fence.proxy.async is between",
+                lane=site.lane,
+                address=site.address(position),
+            )
+
+    def _judge_ops(
+        self, site: Site, ids: Any, verb: str, use: str, reads: bool, atomic: bool = False
+    ) -> None:
+        clock = self._clocks.of_warp[site.op.warp.lo // 32]
+        number = self._inflight.unobserved(ids, clock, reads, atomic)
+        if number:
+            position = int((ids == number).argmax())
+            raise AsyncHazardError(
+                f"this {site.op.kind} {verb} {site.where(position)}, which "
+                f"{self._name(number, clock, reads)} may still {use}{WAIT}",
+                lane=site.lane,
+                address=site.address(position),
+            )
+
+    def _name(self, number: int, clock: Clock, reads: bool) -> str:
+        op = self._inflight.culprit(number, clock, reads)
+        if op is None:
+            return "an asynchronous operation of another CTA"
+        warp = places.of_warp(self._wave, self._clocks.first + op.warp.lo // 32)
+        return f"the {op.kind} of {warp} at {op.place}"
+
+    # Generic accesses
+
+    def accessed(
+        self, lanes: Lanes, access: Access, shadow: Shadow, touch: Touch, kind: str, weak: bool
+    ) -> None:
+        """A generic access to a memory that asynchronous operations use."""
+        at = touch.at
+        writers, reading = shadow.async_arrays()
+        verb = "reads" if kind == "read" else "writes"
+        atomic = kind == "atomic"
+        self._check(access, shadow, touch, writers[at], verb, "write", False, atomic)
+        if kind == "read":
+            return
+        self._check(access, shadow, touch, reading[at], verb, "read", True, False)
+        if weak:
+            writers[at] = 0
+            reading[at] = 0
+
+    def _check(
+        self, access: Access, shadow: Shadow, touch: Touch, ids: Any, verb: str, use: str,
+        reads: bool, atomic: bool,
+    ) -> None:  # fmt: skip
+        if not ids.any():
+            return
+        for warp, mine in touch.shares(ids):
+            clock = self._clocks.of_warp[warp]
+            number = self._inflight.unobserved(ids[mine], clock, reads, atomic)
+            if number:
+                hits = np.zeros(ids.shape, np.bool_)
+                hits[mine] = ids[mine] == number
+                position = int(hits.argmax())
+                address = shadow.address(access.store, touch.granule(position))
+                raise AsyncHazardError(
+                    f"{verb} {access.space} memory at 0x{address:x}, which "
+                    f"{self._name(number, clock, reads)} may still {use}{WAIT}",
+                    lane=touch.lane(position),
+                    address=address,
+                )

@@ -1,0 +1,140 @@
+"""Asynchronous operations: which of them each warp has observed to be complete.
+
+An operation uses its bytes at any time from its issue until somebody observes its completion (by
+passing the mbarrier phase that it signals, or by waiting for its group) and passes that knowledge
+on. Operations are numbered per wave; sets of them are bit masks of Python ints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpukit.emulator.check.clocks import Clock, Clocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpukit.emulator.check.async_ops import AsyncOp
+
+REDUCING = ("bulk_reduce", "tma_reduce", "red_async")
+
+
+@dataclass(frozen=True, slots=True)
+class OpSet:
+    """Operations of this wave as bits; of earlier waves, which CTAs issued them.
+
+    ``reducing`` are those CTAs whose operations only combined values atomically.
+    """
+
+    bits: int = 0
+    past: int = 0
+    reducing: int = 0
+
+    def __or__(self, other: OpSet) -> OpSet:
+        return OpSet(self.bits | other.bits, self.past | other.past, self.reducing | other.reducing)
+
+
+class InFlight:
+    """All operations of a launch, and the sets of them that shadow memory refers to by number."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self.ops: list[AsyncOp] = []  # of this wave
+        self._bits: dict[AsyncOp, int] = {}
+        self._sets: list[OpSet] = [OpSet()]
+        self._ids: dict[OpSet, int] = {}
+        self._reductions = 0  # bits
+
+    def add(self, op: AsyncOp) -> int:
+        """Number a new operation; returns its bit."""
+        bit = self._bits[op] = 1 << len(self.ops)
+        self.ops.append(op)
+        if op.kind in REDUCING:
+            self._reductions |= bit
+        return bit
+
+    def bits(self, ops: Iterable[AsyncOp]) -> int:
+        """The bits of some operations."""
+        result = 0
+        for op in ops:
+            result |= self._bits[op]
+        return result
+
+    def end_wave(self) -> None:
+        """From now on only the CTAs of this wave's operations matter."""
+        self._sets = [self._retired(item) for item in self._sets]
+        self._ids.clear()
+        self._bits.clear()
+        self.ops = []
+        self._reductions = 0
+
+    def _retired(self, item: OpSet) -> OpSet:
+        past, reducing, bits = item.past, item.reducing, item.bits
+        while bits:
+            number = bits.bit_length() - 1
+            bits ^= 1 << number
+            op = self.ops[number]
+            cta = 1 << (self._clocks.first + op.warp.lo // 32) // self._clocks.warps_per_cta
+            if op.kind in REDUCING:
+                reducing |= cta
+            else:
+                past |= cta
+        return OpSet(0, past, reducing)
+
+    # Sets
+
+    def _number(self, item: OpSet) -> int:
+        found = self._ids.get(item)
+        if found is None:
+            found = self._ids[item] = len(self._sets)
+            self._sets.append(item)
+        return found
+
+    def merge(self, ids: Any, bit: int) -> Any:
+        """``ids`` (numbers of sets) with the operation ``bit`` added to each."""
+        return self._map(ids, lambda item: item | OpSet(bit))
+
+    def _map(self, ids: Any, change: Any) -> Any:
+        known = distinct(ids)
+        if len(known) == 1:
+            return self._number(change(self._sets[known[0]]))
+        table = {number: self._number(change(self._sets[number])) for number in known}
+        keys = np.array(known)
+        return np.array([table[n] for n in known])[np.searchsorted(keys, ids)]
+
+    # Looking for what has not been observed
+
+    def unobserved(self, ids: Any, clock: Clock, reads: bool, atomic: bool) -> int:
+        """The number of a set that ``clock`` has not seen complete (0 if it has seen all).
+
+        ``reads``: it is enough that the operations have read their sources. ``atomic`` accesses do
+        not mind operations that combine values atomically.
+        """
+        known = clock.read if reads else clock.done
+        for number in distinct(ids):
+            item = self._sets[number]
+            missing = item.bits & ~known
+            past = item.past
+            if not atomic:
+                past |= item.reducing
+            elif missing:
+                missing &= ~self._reductions
+            if missing or past & ~clock.past:
+                return number
+        return 0
+
+    def culprit(self, number: int, clock: Clock, reads: bool) -> AsyncOp | None:
+        """One operation of a set that the clock has not seen; None if of an earlier wave."""
+        missing = self._sets[number].bits & ~(clock.read if reads else clock.done)
+        return self.ops[missing.bit_length() - 1] if missing else None
+
+
+def distinct(ids: Any) -> list[int]:
+    """The different values of an array, sorted."""
+    first = ids.item(0)
+    if (ids == first).all():
+        return [first]
+    return np.unique(ids).tolist()  # type: ignore[no-any-return]
