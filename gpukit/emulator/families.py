@@ -31,6 +31,7 @@ FAMILIES = (
     "sync.fences",
     "sync.griddep",
     "sync.mbarrier_ops",
+    "sync.mbarrier_wait",
     "sync.setmaxnreg",
     "warp.shuffles",
     "warp.votes",

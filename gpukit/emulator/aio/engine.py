@@ -126,11 +126,15 @@ def shared_ranges(access: Access) -> tuple[Range, ...]:
     """The bytes of an access to shared memory, one range per CTA."""
     shared, starts = access.store, access.bytes
     assert isinstance(shared, SharedMemory)
+    size, low = access.pattern.size, int(starts.min())
+    slot, start = divmod(low, shared.stride)
+    if int(starts.max()) - low + start < shared.stride:
+        return (Range("shared", slot, start, size, starts - slot * shared.stride),)
     slots, offsets = np.divmod(starts, shared.stride)
     ranges = []
     for slot in np.unique(slots).tolist():
         here = offsets[slots == slot]
-        ranges.append(Range("shared", slot, int(here.min()), access.pattern.size, here))
+        ranges.append(Range("shared", slot, int(here.min()), size, here))
     return tuple(ranges)
 
 

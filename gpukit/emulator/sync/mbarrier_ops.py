@@ -10,25 +10,17 @@ import numpy as np
 from gpukit.emulator.errors import BarrierError
 from gpukit.emulator.instructions import Expr, Mask, Modifiers, Op, Unsupported, alu, op
 from gpukit.emulator.mem.points import Point, lane_numbers, shared_point, take_shared_space
-from gpukit.emulator.outcomes import Diverge, Outcome, Park
+from gpukit.emulator.outcomes import Outcome
 from gpukit.emulator.ptx.ir import Instr, Operand, Sink
 from gpukit.emulator.ptx.types import TYPES
-from gpukit.emulator.sync.mbarrier import (
-    COUNT_BITS,
-    MAX_COUNT,
-    MBarrier,
-    MBarriers,
-    Patience,
-    let_go,
-)
+from gpukit.emulator.sync.mbarrier import COUNT_BITS, MAX_COUNT, MBarrier, MBarriers
 from gpukit.emulator.warps import Warp
 
 if TYPE_CHECKING:
     from gpukit.emulator.assembler import Assembler
-    from gpukit.emulator.lanes import Lanes, Split
+    from gpukit.emulator.lanes import Lanes
 
-U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]
-MANY_POLLS = 256  # fruitless test_waits in a row before a warp counts as waiting
+U32, U64 = TYPES["u32"], TYPES["u64"]
 BYTES = 8
 
 
@@ -66,17 +58,20 @@ class Groups:
 
     def of(self, warp: Warp, mask: Mask) -> Iterator[tuple[Mask, int, int]]:
         """Triples of (lanes, address, value)."""
+        if not self._same_for_all(warp, mask):
+            yield from self._divided(warp, mask)
+            return
+        first = 0 if mask is None else int(mask.argmax())
+        value = 0 if self._value is None else warp.V[self._value].item(first)
+        yield mask, self._point.at(warp, first), value
+
+    def _same_for_all(self, warp: Warp, mask: Mask) -> bool:
+        if mask is not None and mask.tobytes().count(1) == 1:
+            return True
         rows = [warp.V[self._base]]
         if self._value is not None:
             rows.append(warp.V[self._value])
-        if mask is not None:
-            rows = [row[mask] for row in rows]
-        first = 0 if mask is None else int(mask.argmax())
-        if all(_uniform(row) for row in rows):
-            value = rows[1].item(0) if len(rows) > 1 else 0
-            yield mask, self._point.at(warp, first), value
-            return
-        yield from self._divided(warp, mask)
+        return all(_uniform(row if mask is None else row[mask]) for row in rows)
 
     def _divided(self, warp: Warp, mask: Mask) -> Iterator[tuple[Mask, int, int]]:
         members: dict[tuple[int, int], Any] = {}
@@ -114,7 +109,7 @@ def per_barrier(
 
 @op("mbarrier.init")
 def init(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
-    space = _take_own_space(modifiers)
+    space = take_own_space(modifiers)
     modifiers.drop("b64")
     groups = Groups(assembler, instr.operands[0], assembler.src(instr.operands[1], U32))
 
@@ -130,7 +125,7 @@ def init(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 
 @op("mbarrier.inval")
 def inval(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
-    space = _take_own_space(modifiers)
+    space = take_own_space(modifiers)
     modifiers.drop("b64")
     groups = Groups(assembler, instr.operands[0], None)
 
@@ -144,14 +139,15 @@ def inval(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     return Op("mbarrier", handler=run)
 
 
-def _take_own_space(modifiers: Modifiers) -> str:
+def take_own_space(modifiers: Modifiers) -> str:
+    """Take a state space that is not another CTA's."""
     space = take_shared_space(modifiers)
     if space == "cluster":
         raise Unsupported("works on the own CTA's mbarriers only (.shared::cta)")
     return space
 
 
-def _take_semantics(modifiers: Modifiers, default: str) -> bool:
+def take_semantics(modifiers: Modifiers, default: str) -> bool:
     """Take order and scope; returns whether the order is relaxed."""
     order = modifiers.pick("relaxed", "release", "acquire", default=default)
     modifiers.drop("cta", "cluster", "b64")
@@ -161,7 +157,7 @@ def _take_semantics(modifiers: Modifiers, default: str) -> bool:
 @op("mbarrier.expect_tx", "mbarrier.complete_tx")
 def transactions(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     space = take_shared_space(modifiers)
-    _take_semantics(modifiers, "relaxed")
+    take_semantics(modifiers, "relaxed")
     groups = Groups(assembler, instr.operands[0], assembler.src(instr.operands[1], U32))
     expects = instr.mods[0] == "expect_tx"
 
@@ -180,7 +176,7 @@ def arrive(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     drop = instr.mods[0] == "arrive_drop"
     expects, completes = modifiers.flag("expect_tx"), not modifiers.flag("noComplete")
     space = take_shared_space(modifiers)
-    relaxed = _take_semantics(modifiers, "release")
+    relaxed = take_semantics(modifiers, "release")
     target, address, *rest = instr.operands
     if not isinstance(target, Sink) and space == "cluster":
         raise Unsupported("an arrive on .shared::cluster returns no state, use _")
@@ -226,74 +222,3 @@ def pending_count(modifiers: Modifiers) -> Expr:
     modifiers.drop("b64")
     mask = np.uint64((1 << COUNT_BITS) - 1)
     return Expr(lambda state: (state & mask).astype(np.uint32), (U64,), U32, category="mbarrier")
-
-
-@op("mbarrier.try_wait", "mbarrier.test_wait")
-def wait(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
-    """try_wait blocks; test_wait answers at once, but after many fruitless polls blocks too."""
-    blocks, parity = instr.mods[0] == "try_wait", modifiers.flag("parity")
-    space = _take_own_space(modifiers)
-    relaxed = _take_semantics(modifiers, "acquire")
-    target, address, which = instr.operands[:3]
-    groups = Groups(assembler, address, assembler.src(which, U32 if parity else U64))
-    predicate = assembler.dst(target, PRED)
-
-    def run(lanes: Lanes, mask: Mask) -> Outcome:
-        assert isinstance(lanes, Warp)
-        waiting: list[tuple[Mask, MBarrier, int]] = []
-        for part, where, value in groups.of(lanes, mask):
-            barriers, offset = own_barriers_at(lanes, where, space)
-            barrier = barriers.find(offset)
-            phase = barrier.phase_of_parity(value) if parity else barrier.phase_of_token(value)
-            if barrier.passed(lanes, phase):
-                _go_on(lanes, part, barrier, phase, predicate, relaxed)
-            elif blocks or _impatient(lanes, barrier):
-                waiting.append((part, barrier, phase))
-            else:
-                lanes.V[predicate][slice(None) if part is None else part] = False
-        return _park(lanes, mask, waiting, predicate, blocks) if waiting else None
-
-    return Op("mbarrier", handler=run)
-
-
-def _go_on(
-    warp: Warp, mask: Mask, barrier: MBarrier, phase: int, predicate: int, relaxed: bool
-) -> None:
-    warp.V[predicate][slice(None) if mask is None else mask] = True
-    warp.wave.launch.count("mbarrier_waits")
-    for listener in warp.wave.listeners:
-        tell = listener.barrier_passed_relaxed if relaxed else listener.barrier_passed
-        tell(warp, mask, barrier, phase)
-
-
-def _impatient(warp: Warp, barrier: MBarrier) -> bool:
-    """Whether a warp has polled an unchanged barrier so often that it had better sleep."""
-    warp.current.polls += 1
-    polls = barrier.cta.cluster[0].state(Patience).polls
-    key = (warp, barrier)
-    stamp, count = polls.get(key, (barrier.phase, 0))
-    polls[key] = (barrier.phase, count + 1 if stamp == barrier.phase else 1)
-    return polls[key][1] > MANY_POLLS
-
-
-def _park(
-    warp: Warp,
-    mask: Mask,
-    waiting: list[tuple[Mask, MBarrier, int]],
-    predicate: int,
-    expires: bool,
-) -> Outcome:
-    """Park on the first barrier; lanes at another one are told to try again."""
-    lanes, barrier, phase = waiting[0]
-    for others, _, _ in waiting[1:]:
-        warp.V[predicate][others] = False
-    barrier.sleeps(warp)
-
-    def reason() -> str:
-        return f"waits for phase {phase} of {barrier.describe()}"
-
-    def expire(split: Split) -> bool:
-        return let_go(warp, barrier, predicate, split)
-
-    park = Park(barrier.queue, reason, retry=True, expire=expire if expires else None)
-    return park if lanes is mask else Diverge(lanes, park)
