@@ -155,7 +155,7 @@ class Asynchronous:
         if op is None:
             return "an asynchronous operation of another CTA"
         warp = places.of_warp(self._wave, self._clocks.first + op.warp.lo // 32)
-        return f"the {op.kind} of {warp} at {op.place}"
+        return f"the {op.kind} of {warp} at {places.shortened(op.place)}"
 
     # Generic accesses
 

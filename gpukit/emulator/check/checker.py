@@ -14,7 +14,7 @@ from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.check.meetings import Meetings
 from gpukit.emulator.check.races import Races
 from gpukit.emulator.check.shadow import Shadow
-from gpukit.emulator.check.touch import Touch
+from gpukit.emulator.check.touch import Touch, warps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,17 +137,20 @@ class Checker(Listener):
     # Order
 
     def fenced(self, lanes: Lanes, mask: Mask, kind: str) -> None:
-        if kind.startswith("fence.proxy.async"):
-            for warp in range(lanes.lo // 32, lanes.hi // 32):
+        for warp in warps_of(lanes, mask):
+            if kind.startswith("fence.proxy.async"):
                 self.clocks.proxy_fence(warp)
-        elif "proxy" not in kind:
-            self.flags.fence(lanes)
+            elif "proxy" not in kind:
+                self.flags.fence(warp)
+
+    def barrier_created(self, warp: Warp, barrier: object) -> None:
+        self.meetings.created(warp, barrier)
 
     def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
-        self.meetings.arrive(warp.lo // 32, barrier, phase)
+        self.meetings.arrive(warp, warp.lo // 32, barrier, phase)
 
     def barrier_arrived_relaxed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
-        self.meetings.arrive(warp.lo // 32, barrier, phase, relaxed=True)
+        self.meetings.arrive(warp, warp.lo // 32, barrier, phase, relaxed=True)
 
     def barrier_passed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
         self.meetings.passed(warp, warp.lo // 32, barrier, phase)

@@ -52,8 +52,8 @@ class Exits:
             if not bit & (done if writes else read):
                 raise PendingAsyncError(
                     f"CTA {cta.position} exits while a {op.kind} may still "
-                    f"{'write' if writes else 'read'} its shared memory ({op.place}); wait for it "
-                    "first"
+                    f"{'write' if writes else 'read'} its shared memory "
+                    f"({places.shortened(op.place)}); wait for it first"
                 )
 
     def _check_peers(self, cta: Cta, shadow: Shadow) -> None:

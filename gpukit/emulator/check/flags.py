@@ -7,14 +7,9 @@ publishes stays at the address: an atomic adds to it, a store replaces it. An ac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpukit.emulator.check.clocks import Clock, Clocks
 from gpukit.emulator.check.shadow import Shadow
 from gpukit.emulator.check.touch import Touch
-
-if TYPE_CHECKING:
-    from gpukit.emulator.lanes import Lanes
 
 
 class Flags:
@@ -44,11 +39,10 @@ class Flags:
 
     # Fences
 
-    def fence(self, lanes: Lanes) -> None:
+    def fence(self, warp: int) -> None:
         """A fence orders the warp's earlier loads and its later stores."""
-        for warp in range(lanes.lo // 32, lanes.hi // 32):
-            self.settle(warp)
-            self._fenced[warp] = self._clocks.release(warp)
+        self.settle(warp)
+        self._fenced[warp] = self._clocks.release(warp)
 
     def settle(self, warp: int) -> None:
         """What the warp's strong loads have found now happens before it."""

@@ -33,6 +33,9 @@ class Listener:
     def fenced(self, lanes: Lanes, mask: Mask, kind: str) -> None:
         """``kind`` is the opcode: "membar.gl", "fence.proxy.async", ..."""
 
+    def barrier_created(self, warp: Warp, barrier: object) -> None:
+        """A warp initialised an mbarrier."""
+
     def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
         """Lanes arrived at a barrier: the release side, before the phase completes."""
 

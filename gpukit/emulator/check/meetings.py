@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpukit.emulator.check.clocks import Clock, Clocks
+from gpukit.emulator.check import places
+from gpukit.emulator.check.clocks import MOMENT, Clock, Clocks
 from gpukit.emulator.check.flags import Flags
+from gpukit.emulator.errors import DataRaceError
 from gpukit.emulator.sync.barriers import Barrier
 from gpukit.emulator.sync.cluster import ClusterBarrier
 
@@ -25,16 +27,36 @@ class Meetings:
         self._clocks = clocks
         self._flags = flags
         self._phases: dict[object, dict[int, Clock]] = {}
+        self._created: dict[object, tuple[Warp, int]] = {}  # mbarriers: by whom, stamp
         self._left: dict[int, list[int]] = {}  # by CTA slot: warps that have exited
 
     def restart(self) -> None:
         self._phases.clear()
+        self._created.clear()
         self._left.clear()
 
-    def arrive(self, warp: int, barrier: object, phase: int, relaxed: bool = False) -> None:
+    def created(self, warp: Warp, barrier: object) -> None:
+        """A warp initialised an mbarrier; others must be ordered after that to use it."""
+        stamp = self._clocks.lane_stamps.item(warp.lo) + warp.current.pc
+        self._created[barrier] = (warp, stamp)
+
+    def _check_created(self, warp: Warp, number: int, barrier: object) -> None:
+        if barrier not in self._created:
+            return
+        creator, stamp = self._created[barrier]
+        if stamp & MOMENT >= self._clocks.seen.item(number, creator.lo // 32):
+            raise DataRaceError(
+                "data race on an mbarrier: uses what "
+                f"{places.of_stamp(warp.wave, stamp)} initialised, and nothing orders the two"
+            )
+
+    def arrive(
+        self, warp: Warp, number: int, barrier: object, phase: int, relaxed: bool = False
+    ) -> None:
         """The release side."""
-        self._flags.settle(warp)
-        clock = self._flags.fenced(warp) if relaxed else self._clocks.release(warp)
+        self._check_created(warp, number, barrier)
+        self._flags.settle(number)
+        clock = self._flags.fenced(number) if relaxed else self._clocks.release(number)
         if clock is not None:
             self.publish(barrier, phase, clock)
         if self._left and isinstance(barrier, ClusterBarrier):
@@ -61,6 +83,7 @@ class Meetings:
         self, warp: Warp, number: int, barrier: object, phase: int, relaxed: bool = False
     ) -> None:
         """The acquire side."""
+        self._check_created(warp, number, barrier)
         clock = self._phases.get(barrier, {}).get(phase)
         if clock is not None and relaxed:
             self._flags.found(number, clock)

@@ -12,8 +12,18 @@ from gpukit.emulator.check.shadow import Shadow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpukit.emulator.instructions import Mask
     from gpukit.emulator.lanes import Lanes
     from gpukit.emulator.mem.access import Access
+
+
+def warps_of(lanes: Lanes, mask: Mask) -> list[int]:
+    """The warps, numbered within the wave, that have active lanes."""
+    first = lanes.lo // 32
+    if mask is None:
+        return list(range(first, lanes.hi // 32))
+    active = mask.reshape(-1, 32).any(axis=1)
+    return [first + int(number) for number in np.flatnonzero(active)]
 
 
 class Touch:

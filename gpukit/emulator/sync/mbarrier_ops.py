@@ -117,7 +117,9 @@ def init(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
         assert isinstance(lanes, Warp)
         for _, address, count in groups.of(lanes, mask):
             barriers, offset = own_barriers_at(lanes, address, space)
-            barriers.create(offset, count)
+            made = barriers.create(offset, count)
+            for listener in lanes.wave.listeners:
+                listener.barrier_created(lanes, made)
         return None
 
     return Op("mbarrier", handler=run)
