@@ -1,11 +1,13 @@
-// y = a * x, warp-specialised: one warp loads tiles by TMA into a ring, four warps compute and store.
+// y = a * x, warp-specialised: one warp loads tiles by TMA into a ring, four warps compute and
+// store.
 //
-// The producer runs ahead of the consumers by up to STAGES tiles: `full[s]` says that stage s holds a
-// tile, `empty[s]` that everybody has read it. Results go through shared memory so that TMA can
-// store them. Two mistakes can be compiled in, both invisible in most runs on a GPU:
+// The producer runs ahead of the consumers by up to STAGES tiles: `full[s]` says that stage s holds
+// a tile, `empty[s]` that everybody has read it. Results go through shared memory so that TMA can
+// store them. Two mistakes can be compiled in:
 //
-//   MISSING_FENCE   TMA reads the result tile without fence.proxy.async before: it may see old bytes
-//   TOO_MANY_BYTES  the barrier expects more bytes than the tile has: the phase never completes
+//   MISSING_FENCE   TMA reads the result tile without fence.proxy.async before it: it may see old
+//                   bytes, on a GPU only now and then
+//   TOO_MANY_BYTES  the barrier expects more bytes than the tile has: its phase never completes
 #include "hopper.cuh"
 
 constexpr int ROWS = 16, COLUMNS = 64, TILE = ROWS * COLUMNS, STAGES = 3;
