@@ -62,9 +62,10 @@ def run(
     for outputs), NumPy scalars and structured scalars (by value), Python ints where the parameter
     is an integer, ``bytes``, or None for a null pointer. ``kernel`` may be left out if the module
     has one. ``arch`` is what CUDA C++ is compiled for (``sm_90a`` by default) and, for PTX, what
-    it must run on. ``shared_bytes`` is the dynamic shared memory of a CTA. ``checks`` switches the
-    checks for uninitialised reads on (bounds and alignment are always checked); ``budget`` limits
-    the warp instructions issued. ``cooperative`` keeps the whole grid resident.
+    it must run on. ``shared_bytes`` is the dynamic shared memory of a CTA. ``checks`` switches on
+    what is not always checked: uninitialised reads, data races, proxy fences, asynchronous
+    operations not waited for (see docs/emulator.md). ``budget`` limits the warp instructions
+    issued. ``cooperative`` keeps the whole grid resident.
 
     Raises ``EmulatorError``: ``LaunchError`` for bad input, ``KernelFault`` for what a kernel did.
     """

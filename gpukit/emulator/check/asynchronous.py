@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.emulator.check import places
-from gpukit.emulator.check.clocks import MOMENT, WARP_SHIFT, Clock, Clocks
+from gpukit.emulator.check.clocks import Clock, Clocks
 from gpukit.emulator.check.inflight import REDUCING, InFlight
-from gpukit.emulator.check.order import unordered
+from gpukit.emulator.check.order import hidden, unordered
 from gpukit.emulator.check.shadow import Shadow
 from gpukit.emulator.check.touch import Touch
 from gpukit.emulator.errors import AsyncHazardError, DataRaceError, MissingProxyFenceError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.mem.store import Store
     from gpukit.emulator.wave import Wave
 
+NOBODY = np.zeros(1, np.int32)
 WAIT = "; wait for it first"
 
 
@@ -30,8 +31,13 @@ def granules(part: Range, base: int, shadow: Shadow) -> Any:
     if part.starts is None:
         start = base + part.start
         return slice(start // size, (start + part.size - 1) // size + 1)
-    steps = np.arange(0, part.size, size)
-    return ((part.starts[:, None] + (steps + base)) // size).ravel()
+    key = (part.starts.tobytes(), part.size, base)
+    found = shadow.ranges.get(key)
+    if found is None:
+        steps = np.arange(0, part.size, size) + base
+        found = ((part.starts[:, None] + steps) // size).ravel()
+        shadow.keep_range(key, found)
+    return found
 
 
 class Site:
@@ -96,17 +102,22 @@ class Asynchronous:
             writers[at] = self._inflight.merge(writers[at], bit)
             return
         shadow.forget_before(at)
-        writers[at] = self._inflight.merge(np.zeros(1, np.int32), bit)
+        writers[at] = self._inflight.merge(NOBODY, bit)
         reading[at] = 0
 
     def _judge(self, site: Site, histories: list[tuple[str, Any]], verb: str, proxy: bool) -> None:
-        warp = site.op.warp.lo // 32
+        clocks, warp = self._clocks, site.op.warp.lo // 32
         for earlier, prior in histories:
-            late = unordered(self._clocks, prior, warp, site.across_waves)
+            if not np.count_nonzero(prior):
+                continue
+            unseen = hidden(clocks, prior, warp) if proxy else None
+            if proxy and unseen is None and not (site.across_waves and clocks.first):
+                continue  # what the async proxy sees also happens before
+            late = unordered(clocks, prior, warp, site.across_waves)
             if late is not None:
                 self._report_race(site, prior, late, verb, earlier)
-            if proxy:
-                self._judge_proxy(site, prior, warp)
+            if unseen is not None:
+                self._report_missing_fence(site, prior, int(unseen.argmax()))
 
     def _report_race(self, site: Site, prior: Any, late: Any, verb: str, earlier: str) -> None:
         where = int(late.argmax())
@@ -119,22 +130,14 @@ class Asynchronous:
             address=site.address(position),
         )
 
-    def _judge_proxy(self, site: Site, prior: Any, warp: int) -> None:
-        """Generic writes become visible to the async proxy by a fence only."""
-        writers = (prior >> WARP_SHIFT) - self._clocks.first
-        recent = writers >= 0
-        visible = self._clocks.seen_async[warp, np.where(recent, writers, 0)]
-        hidden = recent & ((prior & MOMENT) >= visible) & (prior != 0)
-        if hidden.any():
-            position = int(hidden.argmax())
-            raise MissingProxyFenceError(
-                f"missing fence.proxy.async: this {site.op.kind} reads {site.where(position)} "
-                "through the async proxy, which "
-                f"{places.of_stamp(self._wave, int(prior[position]))} wrote through the generic "
-                "proxy, and no fence.proxy.async is between",
-                lane=site.lane,
-                address=site.address(position),
-            )
+    def _report_missing_fence(self, site: Site, prior: Any, position: int) -> None:
+        raise MissingProxyFenceError(
+            f"missing fence.proxy.async: this {site.op.kind} reads {site.where(position)} through "
+            f"the async proxy, which {places.of_stamp(self._wave, int(prior[position]))} wrote "
+            "through the generic proxy, and no fence.proxy.async is between",
+            lane=site.lane,
+            address=site.address(position),
+        )
 
     def _judge_ops(
         self, site: Site, ids: Any, verb: str, use: str, reads: bool, atomic: bool = False
@@ -179,7 +182,7 @@ class Asynchronous:
         self, access: Access, shadow: Shadow, touch: Touch, ids: Any, verb: str, use: str,
         reads: bool, atomic: bool,
     ) -> None:  # fmt: skip
-        if not ids.any():
+        if not np.count_nonzero(ids):
             return
         for warp, mine in touch.shares(ids):
             clock = self._clocks.of_warp[warp]

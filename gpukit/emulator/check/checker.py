@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Checker(Listener):
-    """One launch's checker. See docs/emulator-checks.md for the rules."""
+    """One launch's checker. docs/emulator.md states the rules."""
 
     def __init__(self) -> None:
         self._wave: Wave | None = None

@@ -33,9 +33,6 @@ class OpSet:
     past: int = 0
     reducing: int = 0
 
-    def __or__(self, other: OpSet) -> OpSet:
-        return OpSet(self.bits | other.bits, self.past | other.past, self.reducing | other.reducing)
-
 
 class InFlight:
     """All operations of a launch, and the sets of them that shadow memory refers to by number."""
@@ -45,7 +42,7 @@ class InFlight:
         self.ops: list[AsyncOp] = []  # of this wave
         self._bits: dict[AsyncOp, int] = {}
         self._sets: list[OpSet] = [OpSet()]
-        self._ids: dict[OpSet, int] = {}
+        self._merged: dict[tuple[int, int], int] = {}  # set, operation -> both together
         self._reductions = 0  # bits
 
     def add(self, op: AsyncOp) -> int:
@@ -66,7 +63,7 @@ class InFlight:
     def end_wave(self) -> None:
         """From now on only the CTAs of this wave's operations matter."""
         self._sets = [self._retired(item) for item in self._sets]
-        self._ids.clear()
+        self._merged.clear()
         self._bits.clear()
         self.ops = []
         self._reductions = 0
@@ -86,24 +83,22 @@ class InFlight:
 
     # Sets
 
-    def _number(self, item: OpSet) -> int:
-        found = self._ids.get(item)
-        if found is None:
-            found = self._ids[item] = len(self._sets)
-            self._sets.append(item)
-        return found
-
     def merge(self, ids: Any, bit: int) -> Any:
         """``ids`` (numbers of sets) with the operation ``bit`` added to each."""
-        return self._map(ids, lambda item: item | OpSet(bit))
-
-    def _map(self, ids: Any, change: Any) -> Any:
         known = distinct(ids)
         if len(known) == 1:
-            return self._number(change(self._sets[known[0]]))
-        table = {number: self._number(change(self._sets[number])) for number in known}
-        keys = np.array(known)
-        return np.array([table[n] for n in known])[np.searchsorted(keys, ids)]
+            return self._with(known[0], bit)
+        table = np.array([self._with(number, bit) for number in known])
+        return table[np.searchsorted(known, ids)]
+
+    def _with(self, number: int, bit: int) -> int:
+        key = (number, bit.bit_length())
+        found = self._merged.get(key)
+        if found is None:
+            found = self._merged[key] = len(self._sets)
+            old = self._sets[number]
+            self._sets.append(OpSet(old.bits | bit, old.past, old.reducing))
+        return found
 
     # Looking for what has not been observed
 
@@ -135,6 +130,6 @@ class InFlight:
 def distinct(ids: Any) -> list[int]:
     """The different values of an array, sorted."""
     first = ids.item(0)
-    if (ids == first).all():
+    if not np.count_nonzero(ids != first):
         return [first]
     return np.unique(ids).tolist()  # type: ignore[no-any-return]

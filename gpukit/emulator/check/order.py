@@ -15,18 +15,34 @@ def unordered(clocks: Clocks, prior: Any, warps: Any, across_waves: bool) -> Any
     None if there are none. ``across_waves``: stamps of earlier waves count too; the warp must have
     heard of their CTA since.
     """
-    if not prior.any():
+    if not np.count_nonzero(prior):
         return None
     writers = (prior >> WARP_SHIFT) - clocks.first
     if clocks.first == 0:
-        late = (prior & MOMENT) >= clocks.seen[warps, writers]
+        seen = clocks.seen
+        known = seen[warps][writers] if isinstance(warps, int) else seen[warps, writers]
+        late = (prior & MOMENT) >= known
     else:
         recent = writers >= 0
         thresholds = clocks.seen[warps, np.where(recent, writers, 0)]
         late = recent & ((prior & MOMENT) >= thresholds)
         if across_waves:
             late |= _unheard(clocks, prior, warps, ~recent & (prior != 0))
-    return late if late.any() else None
+    return late if np.count_nonzero(late) else None
+
+
+def hidden(clocks: Clocks, prior: Any, warp: int) -> Any:
+    """Bool array: the stamps of this wave that the async proxy need not see for ``warp``.
+
+    None if there are none; then they also happen before what ``warp`` does now.
+    """
+    writers = (prior >> WARP_SHIFT) - clocks.first
+    if clocks.first == 0:
+        late = (prior & MOMENT) >= clocks.seen_async[warp][writers]
+    else:
+        recent = writers >= 0
+        late = recent & ((prior & MOMENT) >= clocks.seen_async[warp][np.where(recent, writers, 0)])
+    return late if np.count_nonzero(late) else None
 
 
 def _unheard(clocks: Clocks, prior: Any, warps: Any, old: Any) -> Any:

@@ -15,6 +15,8 @@ from gpukit.emulator.check.clocks import WARP_SHIFT, Clock
 if TYPE_CHECKING:
     from gpukit.emulator.mem.store import Store
 
+KEPT_RANGES = 512
+
 
 class LatestWarps:
     """The last two warps that accessed each granule: enough to find one that nobody waited for,
@@ -31,9 +33,9 @@ class LatestWarps:
             self._last = np.zeros(self._granules, np.int64)
         before = self._last[at]
         self._last[at] = stamps
-        if before.any():
+        if np.count_nonzero(before):
             earlier = ((before ^ stamps) >> WARP_SHIFT != 0) & (before != 0)
-            if earlier.any():
+            if np.count_nonzero(earlier):
                 self._keep(at, np.where(earlier, before, self._others()[at]))
         if isinstance(stamps, np.ndarray) and not isinstance(at, slice):
             self._note_first(at, stamps)
@@ -48,7 +50,7 @@ class LatestWarps:
 
     def _note_first(self, at: Any, stamps: Any) -> None:
         lost = self._last[at] != stamps
-        if lost.any():
+        if np.count_nonzero(lost):
             self._keep(at[lost][::-1], np.broadcast_to(stamps, at.shape)[lost][::-1])
 
     def at(self, at: Any) -> list[Any]:
@@ -115,6 +117,13 @@ class Shadow:
         self.writers: Any = None
         self.reading: Any = None
         self.clocks: dict[int, Clock] = {}
+        self.ranges: dict[Any, Any] = {}  # granule indices by what they were derived from
+
+    def keep_range(self, key: Any, indices: Any) -> None:
+        """Remember some granule indices; bounded in number."""
+        if len(self.ranges) >= KEPT_RANGES:
+            self.ranges.clear()
+        self.ranges[key] = indices
 
     def written(self, at: Any) -> list[Any]:
         """Arrays of the stamps of the last weak writes, shaped like ``at``; none if no writes."""
