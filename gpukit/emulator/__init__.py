@@ -13,6 +13,7 @@ from gpukit.emulator.counters import Counters
 from gpukit.emulator.errors import EmulatorError, KernelFault, LaunchError
 from gpukit.emulator.mem.allocations import GlobalMemory
 from gpukit.emulator.tensormap import TensorMap
+from gpukit.emulator.trace import Trace
 
 __all__ = [
     "Counters",
@@ -23,6 +24,7 @@ __all__ = [
     "Listener",
     "Result",
     "TensorMap",
+    "Trace",
     "Uninitialized",
     "load",
     "run",

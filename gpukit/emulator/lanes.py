@@ -231,6 +231,8 @@ class Lanes:
             if not outcome.retry:
                 split.pc += 1
             outcome.queue.add(self, split)
+            for listener in self.wave.listeners:
+                listener.parked(self, split)
         elif isinstance(outcome, Jump):
             split.pc = outcome.pc
             if outcome.changes_frame:

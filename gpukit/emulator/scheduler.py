@@ -49,6 +49,8 @@ class Scheduler:
     def ready(self, warp: Lanes) -> None:
         """A split of ``warp`` was woken."""
         self.changed = True
+        for listener in self.wave.listeners:
+            listener.woken(warp)
 
     def _expire(self) -> bool:
         """Nothing will ever happen: let waits that have a time limit run out, one by one."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from gpukit.emulator.check.async_ops import AsyncOp
     from gpukit.emulator.instructions import Mask
-    from gpukit.emulator.lanes import Lanes
+    from gpukit.emulator.lanes import Lanes, Split
     from gpukit.emulator.mem.access import Access
     from gpukit.emulator.warps import Warp
     from gpukit.emulator.wave import Wave
@@ -70,3 +70,9 @@ class Listener:
 
     def lanes_ended(self, warp: Warp, mask: Mask) -> None:
         """Lanes exited."""
+
+    def parked(self, lanes: Lanes, split: Split) -> None:
+        """Lanes of a warp begin to wait (``split.park``)."""
+
+    def woken(self, lanes: Lanes) -> None:
+        """Some or all parked splits of a warp may go on: their ``park`` is None."""
