@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.emulator.check import places
-from gpukit.emulator.check.clocks import Clock, Clocks
+from gpukit.emulator.check.clocks import MOMENT, WARP_SHIFT, Clock, Clocks
 from gpukit.emulator.check.inflight import REDUCING, InFlight
 from gpukit.emulator.check.order import hidden, unordered
 from gpukit.emulator.check.shadow import Shadow
@@ -25,31 +25,30 @@ NOBODY = np.zeros(1, np.int32)
 WAIT = "; wait for it first"
 
 
-def granules(part: Range, base: int, shadow: Shadow) -> Any:
-    """The granule indices of a range: a slice, or an array."""
-    size, base = shadow.granule, base + shadow.skew
-    if part.starts is None:
-        start = base + part.start
-        return slice(start // size, (start + part.size - 1) // size + 1)
-    key = (part.starts.tobytes(), part.size, base)
-    found = shadow.ranges.get(key)
-    if found is None:
-        steps = np.arange(0, part.size, size) + base
-        found = ((part.starts[:, None] + steps) // size).ravel()
-        shadow.keep_range(key, found)
-    return found
-
-
 class Site:
-    """A range of an operation in shadow memory."""
+    """A range of an operation in shadow memory: a slice or an array ``at`` of granules."""
 
     def __init__(self, op: AsyncOp, part: Range, store: Store, shadow: Shadow, base: int) -> None:
         self.op = op
         self.part = part
         self.store = store
         self.shadow = shadow
-        self.at = granules(part, base, shadow)
         self.across_waves = part.space == "global"
+        self.key, self.at = self._granules(part, base + shadow.skew)
+
+    def _granules(self, part: Range, base: int) -> tuple[Any, Any]:
+        size = self.shadow.granule
+        if part.starts is None:
+            start = base + part.start
+            found = slice(start // size, (start + part.size - 1) // size + 1)
+            return (found.start, found.stop), found
+        key = (part.starts.tobytes(), part.size, base)
+        indices = self.shadow.ranges.get(key)
+        if indices is None:
+            steps = np.arange(0, part.size, size) + base
+            indices = ((part.starts[:, None] + steps) // size).ravel()
+            self.shadow.keep_range(key, indices)
+        return key, indices
 
     def address(self, position: int) -> int:
         """The address of the granule at a position of ``at``."""
@@ -76,13 +75,36 @@ class Asynchronous:
 
     def reads(self, site: Site, bit: int) -> None:
         """The operation reads these bytes from now on."""
+        if not self._readable(site):
+            self._judge_read(site)
+        site.shadow.note_async_read(site.key, site.at, bit)
+
+    def _readable(self, site: Site) -> bool:
+        """Whether all earlier writes are ordered and visible, by what is known of the range."""
+        clocks, number = self._clocks, site.op.warp.lo // 32
+        seen = clocks.seen_async if site.op.proxy == "async" else clocks.seen
+        clock = clocks.of_warp[number]
+        stamps, sets = site.shadow.last_writes(site.key, site.at)
+        for stamp in stamps:
+            writer = (stamp >> WARP_SHIFT) - clocks.first
+            if writer < 0 or stamp & MOMENT >= seen.item(number, writer):
+                return False
+        return not any(self._inflight.missing(n, clock, False, False) for n in sets)
+
+    def _judge_read(self, site: Site) -> None:
         shadow, at = site.shadow, site.at
         writes = [*shadow.written(at), *shadow.strong_writes.at(at)]
         histories = [("wrote", stamps) for stamps in writes]
         self._judge(site, histories, "reads", site.op.proxy == "async")
-        writers, reading = shadow.async_arrays()
+        writers, _ = shadow.async_arrays()
         self._judge_ops(site, writers[at], "reads", "write", False)
-        reading[at] = self._inflight.merge(reading[at], bit)
+
+    def _reading(self, shadow: Shadow) -> Any:
+        """Which operations read each granule, up to date."""
+        _, reading = shadow.async_arrays()
+        for at, bits in shadow.take_async_reads():
+            reading[at] = self._inflight.merge(reading[at], bits)
+        return reading
 
     def writes(self, site: Site, bit: int) -> None:
         """The operation writes these bytes from now on."""
@@ -95,9 +117,10 @@ class Asynchronous:
         histories = [("wrote", stamps) for stamps in writes]
         histories += [("read", stamps) for stamps in readers]
         self._judge(site, histories, "writes", False)
-        writers, reading = shadow.async_arrays()
+        writers, reading = shadow.async_arrays()[0], self._reading(shadow)
         self._judge_ops(site, writers[at], "writes", "write", False, reduces)
         self._judge_ops(site, reading[at], "writes", "read", True)
+        shadow.version += 1
         if reduces:
             writers[at] = self._inflight.merge(writers[at], bit)
             return
@@ -167,12 +190,13 @@ class Asynchronous:
     ) -> None:
         """A generic access to a memory that asynchronous operations use."""
         at = touch.at
-        writers, reading = shadow.async_arrays()
+        writers, _ = shadow.async_arrays()
         verb = "reads" if kind == "read" else "writes"
         atomic = kind == "atomic"
         self._check(access, shadow, touch, writers[at], verb, "write", False, atomic)
         if kind == "read":
             return
+        reading = self._reading(shadow)
         self._check(access, shadow, touch, reading[at], verb, "read", True, False)
         if weak:
             writers[at] = 0

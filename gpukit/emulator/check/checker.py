@@ -64,7 +64,7 @@ class Checker(Listener):
         self.inflight.end_wave()
         if wave.shared in self._shadows:
             self.flags.drop(self._shadows[wave.shared])
-            self._shadows[wave.shared].writers = None
+            self._shadows[wave.shared].forget_async()
 
     # Memory
 

@@ -42,7 +42,6 @@ class InFlight:
         self.ops: list[AsyncOp] = []  # of this wave
         self._bits: dict[AsyncOp, int] = {}
         self._sets: list[OpSet] = [OpSet()]
-        self._merged: dict[tuple[int, int], int] = {}  # set, operation -> both together
         self._reductions = 0  # bits
 
     def add(self, op: AsyncOp) -> int:
@@ -63,7 +62,6 @@ class InFlight:
     def end_wave(self) -> None:
         """From now on only the CTAs of this wave's operations matter."""
         self._sets = [self._retired(item) for item in self._sets]
-        self._merged.clear()
         self._bits.clear()
         self.ops = []
         self._reductions = 0
@@ -83,22 +81,18 @@ class InFlight:
 
     # Sets
 
-    def merge(self, ids: Any, bit: int) -> Any:
-        """``ids`` (numbers of sets) with the operation ``bit`` added to each."""
+    def merge(self, ids: Any, bits: int) -> Any:
+        """``ids`` (numbers of sets) with the operations ``bits`` added to each."""
         known = distinct(ids)
         if len(known) == 1:
-            return self._with(known[0], bit)
-        table = np.array([self._with(number, bit) for number in known])
+            return self._with(known[0], bits)
+        table = np.array([self._with(number, bits) for number in known])
         return table[np.searchsorted(known, ids)]
 
-    def _with(self, number: int, bit: int) -> int:
-        key = (number, bit.bit_length())
-        found = self._merged.get(key)
-        if found is None:
-            found = self._merged[key] = len(self._sets)
-            old = self._sets[number]
-            self._sets.append(OpSet(old.bits | bit, old.past, old.reducing))
-        return found
+    def _with(self, number: int, bits: int) -> int:
+        old = self._sets[number]
+        self._sets.append(OpSet(old.bits | bits, old.past, old.reducing))
+        return len(self._sets) - 1
 
     # Looking for what has not been observed
 
@@ -108,18 +102,19 @@ class InFlight:
         ``reads``: it is enough that the operations have read their sources. ``atomic`` accesses do
         not mind operations that combine values atomically.
         """
-        known = clock.read if reads else clock.done
-        for number in distinct(ids):
-            item = self._sets[number]
-            missing = item.bits & ~known
-            past = item.past
-            if not atomic:
-                past |= item.reducing
-            elif missing:
-                missing &= ~self._reductions
-            if missing or past & ~clock.past:
-                return number
-        return 0
+        numbers = (number for number in distinct(ids) if number)
+        return next((n for n in numbers if self.missing(n, clock, reads, atomic)), 0)
+
+    def missing(self, number: int, clock: Clock, reads: bool, atomic: bool) -> bool:
+        """Whether ``clock`` has not seen all of a set complete."""
+        item = self._sets[number]
+        bits = item.bits & ~(clock.read if reads else clock.done)
+        past = item.past
+        if atomic:
+            bits &= ~self._reductions
+        else:
+            past |= item.reducing
+        return bool(bits or past & ~clock.past)
 
     def culprit(self, number: int, clock: Clock, reads: bool) -> AsyncOp | None:
         """One operation of a set that the clock has not seen; None if of an earlier wave."""

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 KEPT_RANGES = 512
 
 
+def _latest_per_warp(stamps: Any) -> list[int]:
+    ordered = np.sort(stamps)
+    warps = ordered >> WARP_SHIFT
+    last = np.flatnonzero(warps[1:] != warps[:-1])
+    return [*ordered[last].tolist(), ordered.item(-1)]
+
+
 class LatestWarps:
     """The last two warps that accessed each granule: enough to find one that nobody waited for,
     unless both of these were waited for."""
@@ -117,6 +124,9 @@ class Shadow:
         self.writers: Any = None
         self.reading: Any = None
         self.clocks: dict[int, Clock] = {}
+        self.version = 0  # counts writes
+        self._async_reads: dict[Any, tuple[Any, int]] = {}  # not yet in ``reading``
+        self._last_writes: dict[Any, tuple[int, list[int], list[int]]] = {}
         self.ranges: dict[Any, Any] = {}  # granule indices by what they were derived from
 
     def keep_range(self, key: Any, indices: Any) -> None:
@@ -131,12 +141,14 @@ class Shadow:
 
     def note_write(self, at: Any, stamps: Any) -> None:
         """A weak write."""
+        self.version += 1
         if self._writes is None:
             self._writes = np.zeros(self.granules, np.int64)
         self._writes[at] = stamps
 
     def note_strong(self, kind: str, at: Any, stamps: Any) -> None:
         """A strong read or write (an atomic counts as a write)."""
+        self.version += 1
         history = self.strong_reads if kind == "read" else self.strong_writes
         history.note(at, stamps)
 
@@ -156,6 +168,42 @@ class Shadow:
         self.reads.clear(at)
         self.strong_writes.clear(at)
         self.strong_reads.clear(at)
+
+    def last_writes(self, key: Any, at: Any) -> tuple[list[int], list[int]]:
+        """Of the granules ``at``, which ``key`` stands for: the latest write of each warp, and the
+        numbers of the sets of operations that wrote them."""
+        known = self._last_writes.get(key)
+        if known is None or known[0] != self.version:
+            if len(self._last_writes) >= KEPT_RANGES:
+                self._last_writes.clear()
+            known = self._last_writes[key] = (self.version, *self._find_last_writes(at))
+        return known[1], known[2]
+
+    def _find_last_writes(self, at: Any) -> tuple[list[int], list[int]]:
+        latest: list[int] = []
+        for stamps in (*self.written(at), *self.strong_writes.at(at)):
+            if np.count_nonzero(stamps):
+                latest += _latest_per_warp(stamps)
+        writers = self.async_arrays()[0][at]
+        sets = np.unique(writers).tolist() if np.count_nonzero(writers) else []
+        return [stamp for stamp in latest if stamp], [number for number in sets if number]
+
+    def note_async_read(self, key: Any, at: Any, bit: int) -> None:
+        """An operation reads these granules; ``take_async_reads`` hands that on."""
+        _, bits = self._async_reads.get(key, (at, 0))
+        self._async_reads[key] = (at, bits | bit)
+
+    def take_async_reads(self) -> list[tuple[Any, int]]:
+        """What was noted since the last time: granules and bits of operations."""
+        noted = list(self._async_reads.values())
+        self._async_reads.clear()
+        return noted
+
+    def forget_async(self) -> None:
+        """The memory's contents are undefined again."""
+        self.writers = None
+        self.version += 1
+        self._async_reads.clear()
 
     def async_arrays(self) -> tuple[Any, Any]:
         """int32 arrays ``writers`` and ``reading``, made on first use."""
