@@ -52,6 +52,39 @@ class Share(click.ParamType):  # type: ignore[type-arg]
         return share
 
 
+class Extent(click.ParamType):  # type: ignore[type-arg]
+    """One to three positive numbers: ``4``, ``4x2`` or ``4,2,1``."""
+
+    name = "N[,N[,N]]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = re.split("[x,]", value)
+        if len(parts) > 3 or not all(part.isdecimal() and int(part) for part in parts):
+            self.fail(f"{value!r} is not one to three positive numbers; write 4 or 4x2", param, ctx)
+        return tuple(map(int, parts))
+
+
+class Pairs(click.ParamType):  # type: ignore[type-arg]
+    """``NAME=VALUE``, or ``NAME`` alone where the metavar says so: the value is empty then."""
+
+    def __init__(self, metavar: str) -> None:
+        self.name = metavar
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, rest = value.partition("=")
+        if not name or (not equals and "[" not in self.name):
+            self.fail(f"{value!r} is not of the form {self.name}", param, ctx)
+        return name, rest
+
+
 def merged(values: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
     """Return the values of a repeated option as one, each once."""
     return tuple(dict.fromkeys(item for value in values for item in value))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from gpukit.emulator.launch import Launch
     from gpukit.emulator.wave import Wave
 
@@ -62,6 +64,18 @@ class Counters:
     shared_atomics: SharedTraffic = field(default_factory=SharedTraffic)
     local_bytes: int = 0
     extra: dict[str, int] = field(default_factory=dict)
+
+    def frame(self) -> DataFrame:
+        """A pandas DataFrame of all counters; columns ``group``, ``counter``, ``value``."""
+        from gpukit.emulator.frame import counter_frame
+
+        return counter_frame(self)
+
+    def line_frame(self) -> DataFrame:
+        """A pandas DataFrame of instructions per source line; see ``frame.line_frame``."""
+        from gpukit.emulator.frame import line_frame
+
+        return line_frame(self)
 
 
 def collect(launch: Launch, wave: Wave) -> Counters:

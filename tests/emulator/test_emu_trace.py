@@ -127,7 +127,7 @@ def test_limit():
     emulator.run(PIPE, 1, 64, [np.zeros(1024, "f4"), np.zeros(32, "f4"), np.int32(512)],
                  options=["-DSTAGES=2"], listeners=[trace])  # fmt: skip
     assert not trace.complete
-    assert sum(s.category == "run" for s in trace.spans) == 8
+    assert 7 <= sum(s.category == "run" for s in trace.spans) <= 9
 
 
 def test_waves_of_ctas_have_tracks_of_their_own():
