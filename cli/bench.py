@@ -94,6 +94,7 @@ def _bench(
     how: str,
     sort: str | None,
     published: bool,
+    counters: bool,
     explain: bool,
     dry_run: bool,
     out: Path | None,
@@ -107,6 +108,8 @@ def _bench(
     chosen = merged(methods) or ("events",)
     states = _states(merged(l2), chosen, bust_cache=bust_cache, hot=hot)
     emulated = _emulated(family, running["device"], dry_run)
+    if counters:
+        _check_counters(emulated or dry_run, running["device"], how)
     cases = select_cases(family, selection, states, chosen, emulated=emulated)
     options = _case_options(family, merged(peers), budget)
     if dry_run:
@@ -116,6 +119,8 @@ def _bench(
         terminal.warn("emulated GPU: results are checked and counted, not timed")
     rows, interrupted = _sweep(family, cases, options, store, **running)
     _print(rows, how, sort)
+    if counters and how == "table":
+        _print_counters(rows)
     if explain:
         _explain(rows)
     if published:
@@ -126,6 +131,17 @@ def _bench(
 def _emulated(family: Family, device: str, dry_run: bool) -> bool:
     """Return whether the sweep runs on the emulator; a dry run does not look for a GPU."""
     return not (dry_run and device == "auto") and family.emulated(device)
+
+
+def _check_counters(emulated: bool, device: str, how: str) -> None:
+    """Refuse to count on hardware; rows in full hold their counters anyway."""
+    from gpukit.devices.models import MODELS
+
+    if not emulated:
+        known = " or ".join(f"emu:{name}" for name in MODELS)
+        raise ArgumentError(f"--counters: {device} is hardware and does not count; use {known}")
+    if how == "markdown":
+        terminal.warn("--counters: every counter is in --format table, csv and json only")
 
 
 def _states(
@@ -182,6 +198,18 @@ def _print(rows: Sequence[Row], how: str, sort: str | None) -> None:
     from .output import ordered, print_rows
 
     print_rows(ordered(rows, sort), how)
+
+
+def _print_counters(rows: Sequence[Row]) -> None:
+    """Print every counter of the rows that have any."""
+    from gpukit.bench.counters import counter_columns
+
+    from .output import print_columns
+
+    counted = [row for row in rows if row.counters]
+    if counted:
+        click.echo()
+        print_columns(counted, counter_columns(counted))
 
 
 def _explain(rows: Sequence[Row]) -> None:

@@ -108,6 +108,9 @@ def _result_options() -> list[click.Option]:
         ),
         click.Option(["--sort"], type=click.Choice(list(SORTS)), help="Order rows, best first."),
         click.Option(["--published"], is_flag=True, help="Show figures of others below."),
+        click.Option(
+            ["--counters"], is_flag=True, help="Show every counter below (emulated devices)."
+        ),
         click.Option(["--explain"], is_flag=True, help="Say what the columns mean."),
         click.Option(["--dry-run"], is_flag=True, help="List the cases; needs no GPU."),
     ]

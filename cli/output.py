@@ -14,6 +14,7 @@ from .table import Field, print_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpukit.bench.columns import Column
     from gpukit.bench.model import Row
     from gpukit.bench.published import Published
 
@@ -57,14 +58,19 @@ def _print_table(rows: Sequence[Row]) -> None:
     families = ", ".join(dict.fromkeys(row.family for row in rows))
     common = "".join(f", {name} {value}" for name, value in constants(rows).items())
     click.echo(f"{families} on {devices}{common}")
+    print_columns(rows, columns_for(rows))
+    for note in notes(rows):
+        click.echo(note)
+
+
+def print_columns(rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    """Print some columns of rows as a table."""
     print_table(
         [
             Field(column.header, tuple(map(column.cell, rows)), column.numeric, column.rank)
-            for column in columns_for(rows)
+            for column in columns
         ]
     )
-    for note in notes(rows):
-        click.echo(note)
 
 
 def print_published(figures: Sequence[Published]) -> None:

@@ -60,7 +60,7 @@ def columns_for(rows: Sequence[Row]) -> list[Column]:
     the former.
     """
     results = [column for column in _results(rows) if _any(column, rows)]
-    return [*_identity(rows), *results]
+    return [*identity_columns(rows), *results]
 
 
 def constants(rows: Sequence[Row]) -> dict[str, str]:
@@ -80,7 +80,8 @@ def legend(rows: Sequence[Row]) -> dict[str, str]:
     return {header: meaning for header, meaning in LEGEND.items() if header in shown}
 
 
-def _identity(rows: Sequence[Row]) -> list[Column]:
+def identity_columns(rows: Sequence[Row]) -> list[Column]:
+    """Return the columns that tell the rows apart."""
     families = Column("family", lambda row: row.family, numeric=False)
     several = len({row.family for row in rows}) > 1
     return [

@@ -160,3 +160,21 @@ def test_missing_nvrtc_names_the_extra(emulate, tmp_path):
     (tmp_path / "cuda" / "__init__.py").touch()  # hides the package that has the bindings
     message = one_line(emulate(*saxpy(*ARGS), PYTHONPATH=str(tmp_path)))
     assert 'pip install "gpukit[emulator]"' in message
+
+
+def test_bench_shows_every_counter_on_request(gpukit):
+    words = ("bench", "matmul", "--device", "emu:h100", "--no-isolate", "--shape", "32x32x32")
+    done = gpukit(*words, "--counters")
+    assert done.code == 0, done.err
+    header, _, row = done.out.split("\n\n")[1].splitlines()
+    cells = dict(zip(header.split(), row.split(), strict=True))
+    assert cells["global_stores.sectors_per_request"] == "2"
+    assert cells["warp_instructions"].isdecimal()
+    assert "instructions.float" in cells
+    assert "instructions.float" not in gpukit(*words).out
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "auto"])
+def test_bench_counts_on_emulated_devices_only(gpukit, device):
+    done = gpukit("bench", "fake", "--device", device, "--counters")
+    assert "emu:h100 or emu:b200" in one_line(done)

@@ -1,0 +1,220 @@
+"""How fast the emulator is: `python -m gpukit.bench.emulator_speed [--out FILE] [--profile]`.
+
+Times a start (in a fresh process) and launches with all checks on, beside what they are meant to
+take. Launches are warm: compiled and decoded before the clock starts.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import json
+import pstats
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import ml_dtypes
+import numpy as np
+
+from gpukit import emulator
+from gpukit.errors import MissingDependencyError
+
+#: Three folders up from here is the repository; an installed package has no examples.
+MATMUL = Path(__file__).resolve().parents[2] / "examples" / "emulator" / "hopper_matmul.cu"
+_RATE = 0.15e6  # warp instructions per second that launches without tensor cores are to reach
+_PROFILE_LINES = 15
+
+_START = """
+import sys, time
+begin = time.perf_counter()
+from gpukit import emulator
+from gpukit.emulator.nvrtc import compile_ptx
+imported = time.perf_counter()
+path = sys.argv[1]
+ptx = compile_ptx(open(path).read(), include_dirs=(path.rpartition("/")[0],))
+compiled = time.perf_counter()
+emulator.load(ptx)
+print(imported - begin, compiled - imported, time.perf_counter() - compiled)
+"""
+_NAIVE = r"""extern "C" __global__ void naive(const float* a, const float* b, float* c, int n) {
+  int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
+  float sum = 0;
+  for (int k = 0; k < n; k++) sum += a[row * n + k] * b[k * n + column];
+  c[row * n + column] = sum;
+}"""
+_COPY = r"""extern "C" __global__ void copy(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i];
+}"""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Median ``seconds`` of a task and how many it may take (0: no target).
+
+    ``warp_instructions`` is what a launch issued, ``target_rate`` how many of them per second it is
+    meant to (0: no target, a wgmma is worth thousands of others).
+    """
+
+    task: str
+    seconds: float
+    target: float = 0.0
+    warp_instructions: int = 0
+    target_rate: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Warp instructions per second."""
+        return self.warp_instructions / self.seconds
+
+    @property
+    def missed(self) -> bool:
+        """Whether it took too long."""
+        return 0 < self.target < self.seconds or self.rate < self.target_rate
+
+
+@dataclass(frozen=True)
+class Task:
+    """A launch to time and its targets; ``run`` returns its counters."""
+
+    name: str
+    target: float
+    target_rate: float
+    run: Callable[[], emulator.Counters]
+
+
+def matmul(a: Any, b: Any, **options: Any) -> tuple[Any, emulator.Counters]:
+    """C = A B^T by `examples/emulator/hopper_matmul.cu`: bf16 [M, K] and [N, K] to f32 [M, N].
+
+    M is a multiple of 128, N of 256, K of 64; ``options`` as `gpukit.emulator.run`.
+    """
+    (m, k), n = a.shape, b.shape[0]
+    c = np.zeros((m, n), np.float32)
+    maps = [emulator.TensorMap(array, box=(64, rows), swizzle="128B")
+            for array, rows in ((a, 128), (b, 256))]
+    result = emulator.run(_matmul_source(), (n // 256, m // 128), 384,
+                          [*maps, c, np.int32(n), np.int32(k)], shared_bytes=4 * 49152, **options)
+    return c, result.counters
+
+
+def _matmul_source() -> Path:
+    if not MATMUL.is_file():
+        raise MissingDependencyError(f"{MATMUL} is not there; it comes with the repository only")
+    return MATMUL
+
+
+def _run_matmul(m: int, n: int, k: int) -> emulator.Counters:
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, (r, k)).astype(ml_dtypes.bfloat16) for r in (m, n))
+    c, counters = matmul(a, b)
+    _check(c, a.astype(np.float32) @ b.astype(np.float32).T)
+    return counters
+
+
+def _run_naive(n: int, policy: str = "random") -> emulator.Counters:
+    a, b = (np.random.default_rng(0).integers(-4, 5, (2, n, n))).astype(np.float32)
+    c = np.zeros((n, n), np.float32)
+    grid = n // 16
+    result = emulator.run(_NAIVE, (grid, grid), (16, 16), [a, b, c, np.int32(n)], policy=policy)
+    _check(c, a @ b)
+    return result.counters
+
+
+def _run_copy(n: int) -> emulator.Counters:
+    x, y = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+    result = emulator.run(_COPY, n // 256, 256, [x, y, np.int32(n)])
+    _check(y, x)
+    return result.counters
+
+
+def _check(found: Any, wanted: Any) -> None:
+    if not np.array_equal(found, wanted):
+        raise AssertionError("the kernel's result is wrong")
+
+
+def tasks() -> list[Task]:
+    """The launches, with the seconds that they may take."""
+    return [
+        Task("bf16 matmul 512x512x256, TMA + wgmma", 1.0, 0, partial(_run_matmul, 512, 512, 256)),
+        Task("bf16 matmul 1024x1024x1024, TMA + wgmma", 5.0, 0, partial(_run_matmul, *[1024] * 3)),
+        Task("naive f32 matmul 128x128x128", 1.5, _RATE, partial(_run_naive, 128)),
+        Task("copy of 1 Mi floats", 3.0, _RATE, partial(_run_copy, 1 << 20)),
+        Task("naive 64x64x64, never in lockstep", 0, _RATE, partial(_run_naive, 64, "starved")),
+    ]
+
+
+def time_start() -> list[Speed]:
+    """Import, NVRTC and decoding of the matmul in a fresh process, and their sum."""
+    command = [sys.executable, "-c", _START, str(_matmul_source())]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    parts = [float(word) for word in done.stdout.split()]
+    names = ("start: import", "start: NVRTC", "start: parse and decode")
+    return [*map(Speed, names, parts), Speed("start", sum(parts), 1.5)]
+
+
+def time_task(task: Task, repeat: int) -> Speed:
+    """The median of some runs, after a first that compiles and decodes. Each checks its result."""
+    seconds = []
+    counters = task.run()
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        task.run()
+        seconds.append(time.perf_counter() - begin)
+    median = statistics.median(seconds)
+    return Speed(task.name, median, task.target, counters.warp_instructions, task.target_rate)
+
+
+def profile(task: Task) -> str:
+    """The functions of the emulator that a warm run spends most time in."""
+    profiler = cProfile.Profile()
+    profiler.runcall(task.run)
+    found = pstats.Stats(profiler).strip_dirs().get_stats_profile().func_profiles
+    rows = sorted(found.items(), key=lambda item: -item[1].tottime)[:_PROFILE_LINES]
+    lines = [f"{f.tottime:8.3f} s  {f.ncalls:>12}  {name} ({f.file_name}:{f.line_number})"
+             for name, f in rows]
+    return "\n".join([task.name, *lines])
+
+
+def _line(row: Speed) -> str:
+    cells = (row.seconds, row.target, row.rate / 1e6, row.target_rate / 1e6)
+    numbers = " ".join(f"{cell:9.2f}" if cell else " " * 9 for cell in cells)
+    return f"{row.task:<42} {numbers}{'  MISSED' if row.missed else ''}".rstrip()
+
+
+def _environment() -> dict[str, Any]:
+    from gpukit.measure import environment
+
+    return environment()
+
+
+def _print(rows: Sequence[Speed]) -> None:
+    click.echo(f"{'':<42} {'seconds':>9} {'target':>9} {'M inst/s':>9} {'target':>9}")
+    for row in rows:
+        click.echo(_line(row))
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), help="JSON file for rows and environment.")
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--profile", "profiled", is_flag=True, help="Show where the time goes.")
+def main(out: Path | None, repeat: int, profiled: bool) -> None:
+    """Print how long the emulator takes, beside its targets."""
+    rows = [*time_start(), *(time_task(task, repeat) for task in tasks())]
+    _print(rows)
+    if out is not None:
+        document = {"rows": [asdict(row) for row in rows], "environment": _environment()}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(document, indent=1) + "\n")
+    for task in tasks() if profiled else ():
+        click.echo(f"\n{profile(task)}")
+
+
+if __name__ == "__main__":
+    main()
