@@ -8,6 +8,7 @@ from typing import TypeAlias
 from . import (
     alu,
     barrier_cases,
+    control_cases,
     convert_forms,
     copy_cases,
     float_forms,
@@ -50,6 +51,7 @@ GROUPS: dict[str, Cases] = {
     "convert_floats": _forms(convert_forms.floats),
     "convert_narrow": _forms(convert_forms.narrow),
     "warp": _forms(warp_forms.forms),
+    "control": control_cases.cases,
     "memory": memory_cases.cases,
     "mma": mma_cases.cases,
     "wgmma": wgmma_cases.cases,
