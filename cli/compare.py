@@ -40,8 +40,13 @@ def compare(
     """Compare the results OLD and NEW (.json) case by case.
 
     FASTER and SLOWER: the whole 95 % interval of the ratio of medians lies beyond the noise.
-    SAME: all of it lies within. AMBIGUOUS: neither. BROKEN: the case lost its speed.
-    Exits 1 when a case is SLOWER (by more than --fail-over) or BROKEN.
+    SAME: all of it lies within. AMBIGUOUS: neither. BROKEN: the case passed, and now does not or
+    lost its speed. MISSING: it passed, and NEW lacks it. FIXED: it did not pass, and now does.
+    UNMEASURED: it passes in neither. Cases without a time (emulated devices) are SAME or CHANGED
+    by their counters.
+
+    Exits 1 when a case is SLOWER (by more than --fail-over), BROKEN or MISSING, and when no case
+    could be compared at all.
     """
     from gpukit.bench import compare as comparing
     from gpukit.bench.model import Row
@@ -56,7 +61,7 @@ def compare(
         click.echo(json.dumps(_document(result, differences, fail_over), indent=1))
     else:
         _print(result, differences, fail_over)
-    return FAILED if result.regressions(fail_over) else OK
+    return FAILED if result.failed(fail_over) else OK
 
 
 def _print(result: Comparison, differences: dict[str, tuple[Any, Any]], fail_over: float) -> None:
@@ -69,7 +74,10 @@ def _print(result: Comparison, differences: dict[str, tuple[Any, Any]], fail_ove
             click.echo(f"{label}: {key}")
     for change in result.regressions(fail_over):
         click.echo(f"regression: {change.key}: {_reason(change)}")
-    click.echo(_totals(result))
+    if result.changes:
+        click.echo(_totals(result))
+    if result.empty:
+        click.echo("nothing to compare: no case that passed in OLD or NEW is in the other")
 
 
 def _fields(changes: Sequence[Change]) -> list[Field]:
@@ -77,7 +85,7 @@ def _fields(changes: Sequence[Change]) -> list[Field]:
         Field("verdict", tuple(change.verdict for change in changes)),
         Field("case", tuple(change.key for change in changes)),
         Field("old us", tuple(number(c.old.time_us, 3) for c in changes), True, 2),
-        Field("new us", tuple(number(c.new.time_us, 3) for c in changes), True, 2),
+        Field("new us", tuple(number(c.new.time_us if c.new else None, 3) for c in changes), True, 2),
         Field("change %", tuple(_percent(change.ratio) for change in changes), True),
         Field("95 % interval", tuple(map(_interval, changes)), True, 1),
     ]
@@ -94,6 +102,8 @@ def _interval(change: Change) -> str:
 
 
 def _reason(change: Change) -> str:
+    if change.new is None:
+        return "not in NEW"
     if change.ratio is None:
         return f"{change.new.status}, {change.new.message or 'no speed'}"
     return f"{100 * (change.ratio - 1):.2f} % slower"
@@ -103,7 +113,7 @@ def _totals(result: Comparison) -> str:
     counts: dict[str, int] = {}
     for change in result.changes:
         counts[change.verdict] = counts.get(change.verdict, 0) + 1
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "nothing matches"
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
 
 def _document(
@@ -120,6 +130,7 @@ def _document(
             }
             for change in result.changes
         ],
+        "failed": result.failed(fail_over),
         "only_old": list(result.only_old),
         "only_new": list(result.only_new),
         "environment": {name: list(pair) for name, pair in differences.items()},

@@ -24,6 +24,9 @@ _STYLES = {
     "FASTER": "green",
     "SLOWER": "bold red",
     "BROKEN": "bold red",
+    "MISSING": "bold red",
+    "FIXED": "green",
+    "CHANGED": "yellow",
     "AMBIGUOUS": "yellow",
 }
 

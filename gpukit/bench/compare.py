@@ -3,7 +3,8 @@
 The verdict rests on intervals of the medians, taken from every sample, and on a noise threshold
 below which a change is no change, because two runs of one binary differ by more than the samples
 within a run show. A change counts only when its whole interval lies beyond the threshold; when
-the interval straddles it, the answer is AMBIGUOUS, not a guess.
+the interval straddles it, the answer is AMBIGUOUS, not a guess. Rows of emulated devices have no
+time; their counters are exact, and so is the comparison of those.
 """
 
 from __future__ import annotations
@@ -21,15 +22,21 @@ if TYPE_CHECKING:
     from gpukit.bench.model import Row
 
 FASTER, SLOWER, SAME, AMBIGUOUS = "FASTER", "SLOWER", "SAME", "AMBIGUOUS"
-#: The case had a speed and now has none: a wrong result, an error, a timeout.
+#: The case passed and now does not, or lost its speed: a wrong result, an error, a timeout.
 BROKEN = "BROKEN"
+#: The case passed and is not in the new result.
+MISSING = "MISSING"
+#: The case passes in both, without a time, and its counters differ.
+CHANGED = "CHANGED"
+#: The case failed or could not run before; now it passes, or still does not.
+FIXED, UNMEASURED = "FIXED", "UNMEASURED"
 
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Change:
-    """One case in both results.
+    """One case of the old result; ``new`` is None when the new one lacks it.
 
     ``ratio`` is the new median time over the old one, with its interval ``low`` to ``high``;
     None when either has no speed.
@@ -37,7 +44,7 @@ class Change:
 
     key: str
     old: Row
-    new: Row
+    new: Row | None
     verdict: str
     ratio: float | None = None
     low: float | None = None
@@ -45,18 +52,31 @@ class Change:
 
     def regressed(self, fail_over: float) -> bool:
         """Whether this fails a gate that allows ``fail_over`` (0.05: 5 % slower)."""
-        if self.verdict == BROKEN:
+        if self.verdict in (BROKEN, MISSING):
             return True
         return self.verdict == SLOWER and self.ratio is not None and self.ratio > 1 + fail_over
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cases of two results; ``only_old`` and ``only_new`` hold the keys without a partner."""
+    """All cases of two results.
+
+    ``only_new`` holds the keys that the old result lacks, ``only_old`` those that the new one lacks
+    and that had not passed; the others are `MISSING` changes.
+    """
 
     changes: tuple[Change, ...]
     only_old: tuple[str, ...]
     only_new: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether no case passed in one result and exists in the other: nothing was compared."""
+        return all(change.verdict in (MISSING, UNMEASURED) for change in self.changes)
+
+    def failed(self, fail_over: float = 0.0) -> bool:
+        """Whether a gate of this width fails: on a regression, and when nothing was compared."""
+        return self.empty or bool(self.regressions(fail_over))
 
     def regressions(self, fail_over: float = 0.0) -> list[Change]:
         """Return the changes that fail a gate of this width."""
@@ -69,14 +89,16 @@ def compare(
     """Compare rows that have the same key; of several with one key the last counts.
 
     ``noise`` is the share (0.01: 1 %) by which medians differ between runs for no reason.
-    ``across_devices`` matches cases whatever device they ran on. Cases that had no speed before
-    (unsupported, failed) are left out.
+    ``across_devices`` matches cases whatever device they ran on.
     """
     before, after = _by_key(old, across_devices), _by_key(new, across_devices)
-    changes = (_change(key, before[key], after[key], noise) for key in before if key in after)
     return Comparison(
-        tuple(change for change in changes if change is not None),
-        tuple(key for key in before if key not in after),
+        tuple(
+            _change(key, row, after.get(key), noise)
+            for key, row in before.items()
+            if key in after or _passed(row)
+        ),
+        tuple(key for key, row in before.items() if key not in after and not _passed(row)),
         tuple(key for key in after if key not in before),
     )
 
@@ -85,19 +107,32 @@ def _by_key(rows: Iterable[Row], across_devices: bool) -> dict[str, Row]:
     return {row.case_key if across_devices else row.key: row for row in rows}
 
 
-def _change(key: str, old: Row, new: Row, noise: float) -> Change | None:
-    if not _timed(old):
-        return None
-    if not _timed(new):
-        return Change(key, old, new, BROKEN)
+def _change(key: str, old: Row, new: Row | None, noise: float) -> Change:
+    if new is None or not (_timed(old) and _timed(new)):
+        return Change(key, old, new, _untimed_verdict(old, new))
     low, high = ratio_interval(old, new)
     assert old.time_us is not None and new.time_us is not None
     ratio = new.time_us / old.time_us
     return Change(key, old, new, verdict(low, high, noise), ratio, low, high)
 
 
+def _untimed_verdict(old: Row, new: Row | None) -> str:
+    """Judge a case by everything but its speed."""
+    if new is None:
+        return MISSING
+    if not _passed(old):
+        return FIXED if _passed(new) else UNMEASURED
+    if not _passed(new) or _timed(old):
+        return BROKEN
+    return SAME if old.counters == new.counters else CHANGED
+
+
+def _passed(row: Row) -> bool:
+    return row.status in TIMED_STATUSES
+
+
 def _timed(row: Row) -> bool:
-    return row.status in TIMED_STATUSES and bool(row.time_us)
+    return _passed(row) and bool(row.time_us)
 
 
 def ratio_interval(old: Row, new: Row) -> tuple[float, float]:

@@ -9,9 +9,13 @@ import pytest
 from gpukit.bench.compare import (
     AMBIGUOUS,
     BROKEN,
+    CHANGED,
     FASTER,
+    FIXED,
+    MISSING,
     SAME,
     SLOWER,
+    UNMEASURED,
     compare,
     environment_changes,
     ratio_interval,
@@ -105,20 +109,53 @@ def test_losing_the_speed_fails_every_gate(status):
     assert len(result.regressions(0.99)) == 1
 
 
-def test_a_case_without_a_speed_before_is_no_comparison():
-    assert compare([make_row(None, status="error")], [make_row(100)]).changes == ()
+@pytest.mark.parametrize(("status", "expected"), [("ok", FIXED), ("wrong", UNMEASURED)])
+def test_a_case_that_had_not_passed_cannot_regress(status, expected):
+    old, new = make_row(None, status="error"), make_row(None, status=status)
+    result = compare([old], [new])
+    assert [change.verdict for change in result.changes] == [expected]
+    assert result.regressions() == []
+    assert result.failed() == (expected == UNMEASURED)  # nothing was compared
 
 
 def test_unmatched_keys_are_listed():
-    result = compare([make_row(1, n=1), make_row(1, n=2)], [make_row(1, n=2), make_row(1, n=3)])
-    assert [change.key for change in result.changes] == [make_row(1, n=2).key]
-    assert result.only_old == (make_row(1, n=1).key,)
+    old = [make_row(1, n=1), make_row(1, n=2), make_row(None, n=4, status="wrong")]
+    result = compare(old, [make_row(1, n=2), make_row(1, n=3)])
+    assert {change.key: change.verdict for change in result.changes} == {
+        make_row(1, n=1).key: MISSING,
+        make_row(1, n=2).key: SAME,
+    }
+    assert result.only_old == (make_row(1, n=4).key,)
     assert result.only_new == (make_row(1, n=3).key,)
+
+
+def test_a_case_that_went_missing_fails_every_gate():
+    result = compare([make_row(1, n=1), make_row(1, n=2)], [make_row(1, n=2)])
+    assert [change.verdict for change in result.regressions(0.99)] == [MISSING]
+
+
+@pytest.mark.parametrize("rows", [[], [make_row(1, n=7)]])
+def test_nothing_in_common_fails(rows):
+    assert compare([make_row(1, n=1)], rows).failed()
+    assert compare(rows, [make_row(1, n=1)]).failed()
+    assert compare([], []).failed()
+
+
+@pytest.mark.parametrize(
+    ("counters", "status", "expected"),
+    [({"x": 1}, "ok", SAME), ({"x": 2}, "ok", CHANGED), ({"x": 1}, "wrong", BROKEN)],
+)
+def test_untimed_rows_compare_by_status_and_counters(counters, status, expected):
+    old, new = make_row(None), make_row(None, status=status)
+    old.counters, new.counters = {"x": 1}, counters
+    result = compare([old], [new])
+    assert [change.verdict for change in result.changes] == [expected]
+    assert result.failed() == (expected == BROKEN)
 
 
 def test_devices_match_only_when_asked():
     old, new = make_row(100, device="A"), make_row(50, device="B")
-    assert compare([old], [new]).changes == ()
+    assert compare([old], [new]).empty
     (change,) = compare([old], [new], across_devices=True).changes
     assert change.verdict == FASTER
 

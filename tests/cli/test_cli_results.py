@@ -56,21 +56,30 @@ def test_a_case_that_broke_fails(gpukit, measured, tmp_path):
 
 
 def test_unmatched_cases_and_environments_are_told(gpukit, measured):
-    measured("old.json", kernels="scale,restless")
+    measured("old.json", kernels="scale,restless,wrong")
     measured("new.json", kernels="scale,noisy", FAKE_DRIVER="2.0")
-    done = gpukit("compare", "old.json", "new.json")
-    assert done.code == 0
-    assert any(
-        line.startswith("only in OLD") and "restless" in line for line in done.out.split("\n")
-    )
-    assert any(line.startswith("only in NEW") and "noisy" in line for line in done.out.split("\n"))
+    done = gpukit("compare", "old.json", "new.json", "--fail-over", "50%")
+    assert done.code == 1
+    lines = done.out.splitlines()
+    assert any(line.startswith("MISSING") and "restless" in line for line in lines)
+    assert any("restless" in line and line.endswith(": not in NEW") for line in lines)
+    assert any(line.startswith("only in OLD") and "wrong" in line for line in lines)
+    assert any(line.startswith("only in NEW") and "noisy" in line for line in lines)
     assert "environment: driver was 1.0, is 2.0" in done.out
 
 
-def test_nothing_in_common_is_said(gpukit, measured):
+@pytest.mark.parametrize("kernels", ["fast", "wrong", ""])
+def test_nothing_in_common_is_said_and_fails(gpukit, measured, tmp_path, kernels):
     measured("old.json", kernels="scale")
-    measured("new.json", kernels="fast")
-    assert gpukit("compare", "old.json", "new.json").out.splitlines()[-1] == "nothing matches"
+    if kernels:
+        measured("new.json", kernels=kernels)
+    else:
+        (tmp_path / "new.json").write_text("[]")
+    done = gpukit("compare", "old.json", "new.json")
+    assert done.code == 1
+    assert done.out.splitlines()[-1].startswith("nothing to compare")
+    document = json.loads(gpukit("compare", "old.json", "new.json", "--format", "json").out)
+    assert document["failed"]
 
 
 def test_a_report_goes_to_a_pipe_or_a_file(gpukit, measured, tmp_path):
