@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.errors import LaunchError
 from gpukit.emulator.source_text import SourceText
 from gpukit.emulator.trace_recorder import Recorder, Run
 
@@ -106,9 +107,12 @@ class Trace(Listener):
     # Waves
 
     def wave_started(self, wave: Wave) -> None:
+        listening: Any = wave.tally
         if self._recorder is None:
             self._recorder = Recorder(wave, self._limit, self._resumed)
             wave.tally = self._recorder  # type: ignore[assignment]  # hears what it counts
+        elif listening is not self._recorder:
+            raise LaunchError("listeners: a Trace holds one launch; this one has had its own")
         self._wave = wave
 
     def wave_ended(self, wave: Wave) -> None:

@@ -11,7 +11,7 @@ from async_kernels import WRAPPERS
 
 from gpukit import emulator
 from gpukit.emulator import Trace
-from gpukit.emulator.errors import DeadlockError
+from gpukit.emulator.errors import DeadlockError, LaunchError
 from gpukit.emulator.policies import POLICIES
 from gpukit.emulator.trace import engine_of
 from gpukit.emulator.trace_format import chrome_events
@@ -120,6 +120,13 @@ def test_file(tmp_path):
     for tid in {e["tid"] for e in spans}:
         row = sorted((e["ts"], e["dur"]) for e in spans if e["tid"] == tid)
         assert all(a + d <= b for (a, d), (b, _) in pairwise(row))
+
+
+def test_a_trace_holds_one_launch():
+    trace, _ = traced(2)
+    with pytest.raises(LaunchError, match="a Trace holds one launch"):
+        emulator.run(PIPE, 1, 64, [np.zeros(1024, "f4"), np.zeros(32, "f4"), np.int32(512)],
+                     options=["-DSTAGES=2"], listeners=[trace])  # fmt: skip
 
 
 def test_limit():
