@@ -84,5 +84,14 @@ _BY_STORAGE = {"float32": F32, "float16": F16, "bfloat16": BF16}
 
 @cache
 def of(dtype: DTypeLike) -> DType | None:
-    """The gpukit type of a NumPy dtype, or None where a dtype alone does not say (uint8)."""
-    return _BY_STORAGE.get(np.dtype(dtype).name)
+    """The gpukit type of a native NumPy dtype (or its name, or gpukit's), None for all others.
+
+    uint8 is None: whether it holds integers or an fp8 format, a dtype alone does not say.
+    """
+    if isinstance(dtype, str) and dtype in ALL:
+        return ALL[dtype]
+    try:
+        resolved = np.dtype(dtype)
+    except TypeError:
+        return None
+    return _BY_STORAGE.get(resolved.name) if resolved.isnative else None

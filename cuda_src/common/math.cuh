@@ -92,11 +92,10 @@ __device__ __forceinline__ f32 sin(f32 x) {
     const f32 magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
     const f32 shifted = fmaf(x, 0.318309886f, magic);
     const f32 k = shifted - magic;
-    f32 r = fmaf(k, -3.14159274f, x);
-    r = fmaf(k, 8.74227766e-8f, r);
+    f32 r = fmaf(k, -3.14159250f, x);  // pi rounded down, so that both steps keep the sign of -0
+    r = fmaf(k, -1.50995799e-7f, r);
     const f32 t = r * r;
-    const f32 p = t * fmaf(t, 0.0076479f, -0.16611504f);
-    const f32 s = fmaf(r, p, r);
+    const f32 s = r * fmaf(t, fmaf(t, 0.0076479f, -0.16611504f), 1.0f);
     return __int_as_float(__float_as_int(s) ^ (__float_as_int(shifted) << 31));
 }
 

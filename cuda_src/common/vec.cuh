@@ -10,9 +10,9 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
     T lane[N];
 };
 
-// How an access treats the caches. Streamed data is used once: marking it evict-first (`stream`)
-// keeps it from pushing reusable lines out of L2; `bypass` does not allocate it in L1.
-enum class Cache { normal, stream, bypass };
+// How an access treats the caches. Streamed data is used once: `stream` marks it evict-first, which
+// keeps it from pushing reusable lines out of L2. For accesses of up to 16 bytes.
+enum class Cache { normal, stream };
 
 // The machine word that carries a vector of the given size.
 template <int BYTES> struct Word;
@@ -23,18 +23,6 @@ template <> struct Word<8> { using type = uint2; };
 template <> struct Word<16> { using type = uint4; };
 struct alignas(32) Word32 { uint4 low, high; };
 template <> struct Word<32> { using type = Word32; };
-
-__device__ __forceinline__ uint4 load_bypass(const uint4* p) {
-    uint4 w;
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(p) : "memory");
-    return w;
-}
-
-__device__ __forceinline__ void store_bypass(uint4* p, uint4 w) {
-    asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :: "l"(p), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w) : "memory");
-}
 
 #if __CUDA_ARCH__ >= 1000
 __device__ __forceinline__ Word32 load_wide(const Word32* p) {
@@ -55,6 +43,7 @@ __device__ __forceinline__ void store_wide(Word32* p, Word32 w) {
 
 template <Cache CACHE, class W> __device__ __forceinline__ W load_word(const W* p) {
     if constexpr (sizeof(W) == 32) {
+        static_assert(CACHE == Cache::normal, "32-byte accesses have one cache policy");
 #if __CUDA_ARCH__ >= 1000
         return load_wide(p);
 #else
@@ -62,8 +51,6 @@ template <Cache CACHE, class W> __device__ __forceinline__ W load_word(const W* 
 #endif
     } else if constexpr (CACHE == Cache::stream) {
         return __ldcs(p);
-    } else if constexpr (CACHE == Cache::bypass && sizeof(W) == 16) {
-        return load_bypass(p);
     } else {
         return *p;
     }
@@ -76,8 +63,6 @@ template <Cache CACHE, class W> __device__ __forceinline__ void store_word(W* p,
 #endif
     } else if constexpr (CACHE == Cache::stream) {
         __stcs(p, w);
-    } else if constexpr (CACHE == Cache::bypass && sizeof(W) == 16) {
-        store_bypass(p, w);
     } else {
         *p = w;
     }

@@ -151,6 +151,10 @@ class CudaDevice:
         """The device address of an array's first element."""
         return int(array.data.ptr)
 
+    def phase(self, array: Any) -> int:
+        """The address modulo 256: what alignment checks look at."""
+        return int(array.data.ptr) % 256
+
     def pointer(self, array: Any) -> int:
         """What a bound launch takes for an array: its address."""
         return int(array.data.ptr)

@@ -6,6 +6,7 @@ kind would get. Launches are synchronous. The counters of the last launch stay o
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -111,13 +112,22 @@ class EmulatedDevice:
         """Where an array's first element is."""
         return int(array.__array_interface__["data"][0])
 
+    def phase(self, array: Any) -> int:
+        """The offset in the array's own buffer, modulo 256: a GPU would align the buffer to that,
+        wherever the host put it."""
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        return (self.address(array) - self.address(root)) % 256
+
     def pointer(self, array: Any) -> Any:
         """What a bound launch takes for an array: the array, whose bounds the emulator checks."""
         return array
 
     def free_bytes(self) -> int:
-        """What is left of the model's memory; arrays live in the host's."""
-        return self.properties.memory_bytes
+        """The host's available memory, as far as the model would have it: arrays live there."""
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return min(self.properties.memory_bytes, available)
 
     def release_memory(self) -> None:
         """Nothing is kept back."""

@@ -67,6 +67,9 @@ class Device(Protocol):
     def address(self, array: Any) -> int:
         """Where an array's first element is."""
 
+    def phase(self, array: Any) -> int:
+        """The address of an array's first element modulo 256, for alignment."""
+
     def pointer(self, array: Any) -> Any:
         """What a bound launch takes for an array."""
 

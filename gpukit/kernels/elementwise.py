@@ -37,8 +37,8 @@ def _tunables(op: str) -> tuple[Tunable, ...]:
                 "32 from sm_100 on"),
         Tunable("unroll", (1, 2, 4, 8), 1, "independent vectors in flight per thread and turn"),
         Tunable("index", ("u32", "u64"), "u32", "type of the loop counter"),
-        Tunable("cache", ("normal", "stream", "bypass"), "normal",
-                "cache policy: normal, evict-first, no L1 allocation"),
+        Tunable("cache", ("normal", "stream"), "normal",
+                "cache policy: normal, or evict-first (accesses of up to 16 bytes)"),
         Tunable("loop", ("false", "true"), "true", "whether CTAs walk on after one pass"),
     )
 
@@ -59,8 +59,7 @@ def _variants(op: str) -> tuple[dict[str, int | str], ...]:
         variants += [{"dtype": dtype, "vec": wide, "loop": "false"},
                      {"dtype": dtype, "vec": wide}, {"dtype": dtype, "vec": wide, "index": "u64"},
                      {"dtype": dtype, "vec": 1},
-                     {"dtype": dtype, "vec": wide, "unroll": 4, "cache": "stream"},
-                     {"dtype": dtype, "vec": wide, "unroll": 2, "cache": "bypass"}]
+                     {"dtype": dtype, "vec": wide, "unroll": 4, "cache": "stream"}]
     return tuple(variants)
 
 
@@ -78,7 +77,7 @@ def _spec(op: str) -> KernelSpec:
         params=_params(op),
         variants=_variants(op),
         requires=("dense arrays aligned to the access width",
-                  "n < 2^31 x vec with index=u32"),
+                  "index=u32 counts up to 2^32 vectors, the last step included"),
     )
 
 

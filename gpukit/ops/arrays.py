@@ -44,9 +44,30 @@ def check_same(function: str, name: str, array: Any, like: Any) -> None:
     if array.dtype != like.dtype:
         raise ArgumentError(f"{function}: {name} has dtype {array.dtype}, the first input "
                             f"{like.dtype}; they must be equal")
-    if array.strides != like.strides:
+    if not _same_layout(array, like):
         raise ArgumentError(f"{function}: {name} has strides {array.strides}, the first input "
                             f"{like.strides}; both must be in the same memory order")
+
+
+def _same_layout(array: Any, like: Any) -> bool:
+    """Equal strides wherever they matter: not in dimensions of one element, not without any."""
+    return not array.size or all(
+        mine == other for size, mine, other
+        in zip(array.shape, array.strides, like.strides, strict=True) if size > 1)
+
+
+def check_aligned(function: str, name: str, array: Any, device: Device) -> None:
+    """The array starts at a multiple of its element size, as every kernel access needs."""
+    size = array.dtype.itemsize
+    if array.size and device.phase(array) % size:
+        raise ArgumentError(f"{function}: {name} starts at an address that is no multiple of its "
+                            f"element size, {size} bytes; pass an aligned copy")
+
+
+def check_writable(function: str, name: str, array: Any) -> None:
+    """A NumPy array may be read-only."""
+    if not getattr(array.flags, "writeable", True):
+        raise ArgumentError(f"{function}: {name} is read-only")
 
 
 def check_device(function: str, name: str, device: Device, expected: Device) -> None:
@@ -84,7 +105,10 @@ def check_scalar(function: str, name: str, value: Any) -> float:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise ArgumentError(f"{function}: {name} must be a real number, "
                             f"got {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # integers and fractions beyond float64
+        number = 2 * _F32_MAX
     if math.isfinite(number) and abs(number) > _F32_MAX:
-        raise ArgumentError(f"{function}: {name}={value} does not fit in float32")
+        raise ArgumentError(f"{function}: {name}={value!s:.40} does not fit in float32")
     return number

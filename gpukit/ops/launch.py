@@ -27,7 +27,7 @@ class Launch:
             of CTAs.
         waves: the cap of gs2, in waves of full occupancy.
         index: "u32" or "u64" loop counter.
-        cache: "normal", "stream" (evict first) or "bypass" (no L1 allocation).
+        cache: "normal" or "stream" (evict first; accesses of up to 16 bytes).
     """
 
     vec: int | None = None
@@ -39,15 +39,27 @@ class Launch:
     cache: str | None = None
 
     def __post_init__(self) -> None:
-        if self.block is not None and self.block not in BLOCKS:
-            raise ArgumentError(f"block={self.block} is not accepted; choose one of "
-                                f"{', '.join(map(str, BLOCKS))}")
+        for name, accepted in _CHOICES.items():
+            _check_choice(name, getattr(self, name), accepted)
         if isinstance(self.grid, str) and self.grid not in ("gs1", "gs2"):
             raise ArgumentError(f"grid={self.grid!r} is not accepted; use gs1, gs2 or a number "
                                 "of CTAs")
         if not isinstance(self.grid, str):
             _check_integer("grid", self.grid, _MAX_GRID)
         _check_integer("waves", self.waves, _MAX_GRID)
+
+
+_CHOICES: dict[str, tuple[int | str, ...]] = {
+    "vec": (1, 2, 4, 8, 16, 32), "unroll": (1, 2, 4, 8), "block": BLOCKS,
+    "index": ("u32", "u64"), "cache": ("normal", "stream")}
+
+
+def _check_choice(name: str, value: object, accepted: tuple[int | str, ...]) -> None:
+    """None, or one of the accepted values and of their very type: True is not 1 here."""
+    if value is not None and not any(
+            type(value) is type(choice) and value == choice for choice in accepted):
+        raise ArgumentError(f"{name}={value!r} is not accepted; choose one of "
+                            f"{', '.join(map(str, accepted))}")
 
 
 def _check_integer(name: str, value: object, most: int) -> None:
@@ -101,6 +113,9 @@ def _vec(op: str, element: str, alignment: int, launch: Launch, device: Device) 
     if width > limit:
         raise UnsupportedError(f"{op}: vec={launch.vec} of {element} is {width} bytes per access; "
                                f"{device.properties.arch} moves at most {limit}")
+    if width == 32 and launch.cache == "stream":
+        raise ArgumentError(f"{op}: cache='stream' is for accesses of up to 16 bytes; vec="
+                            f"{launch.vec} of {element} makes 32")
     if width > alignment:
         raise ArgumentError(f"{op}: vec={launch.vec} of {element} needs {width}-byte alignment; "
                             f"the arrays are aligned to {alignment} (leave vec out for a "

@@ -34,18 +34,23 @@ def matmul(a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, kernel: in
     device, a = devices.adopt("a", a, "matmul")
     where, b = devices.adopt("b", b, "matmul")
     arrays.check_device("matmul", "b", where, device)
-    dtype = _check_operands(a, b)
+    dtype = _check_operands(a, b, device)
     out = _output(a, b, out, out_dtype, device)
     if out.size:
         _launch(spec, device, a, b, out, dtype)
     return out
 
 
-def _check_operands(a: Any, b: Any) -> DType:
+def _check_operands(a: Any, b: Any, device: Device) -> DType:
     for name, array in (("a", a), ("b", b)):
         if array.ndim != 2:
             raise ArgumentError(f"matmul: {name} has shape {array.shape}; accepted: two dimensions")
     dtype = arrays.check_float("matmul", "a", a)
+    for name, array in (("a", a), ("b", b)):
+        arrays.check_aligned("matmul", name, array, device)
+        if any(stride % array.dtype.itemsize for stride in array.strides):
+            raise ArgumentError(f"matmul: {name} has strides {array.strides} bytes; accepted: "
+                                f"multiples of its element size, {array.dtype.itemsize}")
     if b.dtype != a.dtype:
         raise ArgumentError(f"matmul: b has dtype {b.dtype}, a has {a.dtype}; they must be equal")
     if a.shape[1] != b.shape[0]:
@@ -71,6 +76,8 @@ def _output(a: Any, b: Any, out: Any, out_dtype: Any, device: Device) -> Any:
         raise ArgumentError(f"matmul: out has shape {out.shape}, the product has {shape}")
     if not out.flags.c_contiguous:
         raise ArgumentError("matmul: out is not C-contiguous (row-major)")
+    arrays.check_writable("matmul", "out", out)
+    arrays.check_aligned("matmul", "out", out, device)
     for name, array in (("a", a), ("b", b)):
         arrays.check_no_overlap("matmul", name, out, array, device, same_ok=False)
     return out

@@ -36,6 +36,7 @@ class FakeDevice:
     """A GPU of any compute capability that runs nothing."""
 
     xp = np
+    emulated = True  # has no warm path
 
     def __init__(self, capability: tuple[int, int] = (9, 0), name: str = "fake:0") -> None:
         self.name = name
@@ -52,6 +53,9 @@ class FakeDevice:
 
     def address(self, array: FakeArray) -> int:
         return array.ctypes.data
+
+    def phase(self, array: FakeArray) -> int:
+        return array.ctypes.data % 256
 
     def array(self, shape: tuple[int, ...] | int, dtype: Any = "float32", *,
               offset: int = 0) -> FakeArray:

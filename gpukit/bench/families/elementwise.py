@@ -30,7 +30,7 @@ _LAUNCH_AXES = (
          metavar="RULE[,...]"),
     Axis("waves", (AUTO,), Auto(minimum=1), "full waves of CTAs that gs2 allows"),
     Axis("index", (AUTO,), Auto(("u32", "u64")), "loop counter: u32 or u64"),
-    Axis("cache", (AUTO,), Auto(("normal", "stream", "bypass")), "cache policy of the accesses"),
+    Axis("cache", (AUTO,), Auto(("normal", "stream")), "cache policy of the accesses"),
 )
 
 
