@@ -24,8 +24,8 @@ class Probe:
     """One timed interval.
 
     ``prepare(slot)`` brings the L2 into its state, untimed; ``run(slot)`` is timed and makes
-    ``launches`` launches of the work; slots 0 to ``slots - 1`` are taken in turn, and the first
-    ``discard`` samples do not count.
+    ``launches`` launches of the work; each sample takes one of the slots 0 to ``slots - 1``, and
+    the first ``discard`` samples do not count.
     """
 
     name: str
@@ -36,10 +36,13 @@ class Probe:
     discard: int = 0
 
 
-def stream_probe(work: Work, l2: L2State, backend: Backend) -> Probe:
-    """One launch per sample; rotation takes the next buffer set each time."""
+def stream_probe(work: Work, l2: L2State, backend: Backend, contenders: int) -> Probe:
+    """One launch per sample; rotation takes the next buffer set each time.
+
+    The first turn of the rotation does not count; all ``contenders`` together make it.
+    """
     slots = work.slots if l2 == "rotate" else 1
-    discard = slots if l2 == "rotate" else 0
+    discard = math.ceil(slots / contenders) if l2 == "rotate" else 0
     return Probe(work.name, preparation(work, l2, backend), work.launch, 1, slots, discard)
 
 
@@ -60,7 +63,8 @@ def nothing(slot: int) -> None:
 
 def graph_probe(work: Work, options: TimingOptions, backend: Backend, own_us: float) -> Probe:
     """One replay of a graph of many launches per sample; ``own_us`` is about what
-    one launch takes by itself."""
+    one launch takes by itself. A replay goes round the sets in whole turns from the first on, so
+    replays of works with as many sets follow each other without breaking the turn."""
     slots = work.slots if options.l2 == "rotate" else 1
     launches = launches_per_replay(own_us, slots)
     replay = captured(work, launches, slots, backend)

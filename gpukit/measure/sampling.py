@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,11 +30,18 @@ CLOCK_TOLERANCE = 0.01
 Sampler = Callable[[Sequence[Group]], "list[float] | None"]
 
 
-def interleave(probes: Sequence[Probe]) -> Iterator[tuple[int, int]]:
-    """Endless (probe index, slot): A B A B ..., each probe going round its own slots."""
+def interleave(works: int, slots: int) -> Iterator[tuple[int, int]]:
+    """Endless (work index, slot): A B A B ..., the next slot for whichever work comes next.
+
+    One counter serves all works: they may share their buffer sets, and a set that one of them
+    has just used would be hot for the next. So ``slots - 1`` other sets lie between two uses of
+    a set by anyone. Where works and slots have a common divisor, each work would stay with its
+    own share of the sets; there the works change places (A B, then B A) after each such period.
+    """
+    period = math.lcm(works, slots)
+    places = 1 if period < works * slots else 0
     for step in itertools.count():
-        for index, probe in enumerate(probes):
-            yield index, step % probe.slots
+        yield (step + step // period * places) % works, step % slots
 
 
 class BatchSize:
@@ -63,13 +71,13 @@ class BatchSize:
 
 
 class Collector:
-    """Draws interleaved batches of samples from a set of probes."""
+    """Draws interleaved batches of samples from a set of probes, all with as many slots."""
 
     def __init__(self, backend: Backend, probes: Sequence[Probe], sampler: Sampler) -> None:
         self._backend = backend
         self._probes = probes
         self._sampler = sampler
-        self._order = interleave(probes)
+        self._order = interleave(len(probes), probes[0].slots)
         launches = max(probe.launches for probe in probes)
         self._size = BatchSize(max(1, min(MOST_GROUPS, MOST_LAUNCHES_QUEUED // launches)))
 

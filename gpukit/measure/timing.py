@@ -17,7 +17,8 @@ Methods
 L2 states
     flush    before each sample twice the L2 is read, outside the timed interval: a cold L2 full
              of clean lines. Kernel code and constants are cold as well.
-    rotate   each launch takes the next buffer set; the first turn is discarded.
+    rotate   each launch, of whichever work, takes the next buffer set, so that all other sets
+             are touched between two uses of one by anyone; the first turn is discarded.
     hot      the same buffers as the run right before.
 
 Why not NVBench's Python package (cuda-bench 0.3): it offers the same batch-behind-a-blocker idea,
@@ -139,7 +140,7 @@ def _subtracted(overhead_us: float) -> float:
 
 def _probes(works: Sequence[Work], options: TimingOptions, backend: Backend) -> list[Probe]:
     if options.method != "graph":
-        return [stream_probe(work, options.l2, backend) for work in works]
+        return [stream_probe(work, options.l2, backend, len(works)) for work in works]
     # Less the pair around an empty kernel, or replays of short works would have too few launches.
     pilots = [Probe(work.name, nothing, work.launch) for work in (*works, empty_work(backend))]
     *around_us, empty_us = raw_medians(backend, pilots, PILOT_SAMPLES)

@@ -21,9 +21,9 @@ class Work:
     """One contender.
 
     ``launch(slot)`` enqueues the work for buffer set ``slot`` on the current CuPy stream; it
-    neither waits for the device nor allocates. ``slots`` buffer sets exist; for ``l2="rotate"``
-    together they must cover more than two to three times the L2. ``capturable`` says whether
-    the launch may be captured in a CUDA graph.
+    neither waits for the device nor allocates. ``slots`` buffer sets exist, which works may
+    share; for ``l2="rotate"`` all works have equally many, and all sets but one cover at least
+    twice the L2. ``capturable`` says whether the launch may be captured in a CUDA graph.
     """
 
     name: str
@@ -106,6 +106,11 @@ def check_works(works: Sequence[Work], options: TimingOptions) -> None:
         if options.l2 == "rotate" and work.slots < 2:
             raise ArgumentError(
                 f"l2='rotate' needs at least 2 buffer sets, work {work.name!r} has slots=1"
+            )
+        if options.l2 == "rotate" and work.slots != works[0].slots:
+            raise ArgumentError(
+                f"l2='rotate' takes the sets of all works in one turn: work {work.name!r} has "
+                f"slots={work.slots}, work {works[0].name!r} has slots={works[0].slots}"
             )
         if options.method == "graph" and not work.capturable:
             raise UnsupportedError(

@@ -153,7 +153,7 @@ def test_a_failing_launch_pops_its_region(device: SimulatedDevice, cupti: FakeCu
     def launch(slot: int) -> None:
         raise KeyboardInterrupt
 
-    probe = stream_probe(Work("a", launch), "hot", device)
+    probe = stream_probe(Work("a", launch), "hot", device, contenders=1)
     tracer = Tracer(cupti)
     with pytest.raises(KeyboardInterrupt), tracer.tracing():
         CuptiSampler(device, tracer)([(probe, 0)])

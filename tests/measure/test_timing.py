@@ -136,10 +136,59 @@ def test_the_first_turn_is_not_among_the_samples() -> None:
     assert max(timing.samples_us) == pytest.approx(10.0, abs=SHARE_US)
 
 
-def test_interleaving_gives_each_work_its_own_rotation() -> None:
-    probes = [Probe("a", nothing, nothing, slots=2), Probe("b", nothing, nothing, slots=3)]
-    turns = list(itertools.islice(interleave(probes), 8))
-    assert turns == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 0), (1, 2), (0, 1), (1, 0)]
+@pytest.mark.parametrize(
+    ("works", "slots", "turns"),
+    [
+        (1, 3, [(0, 0), (0, 1), (0, 2), (0, 0)]),
+        (2, 1, [(0, 0), (1, 0), (0, 0), (1, 0)]),
+        (2, 3, [(0, 0), (1, 1), (0, 2), (1, 0), (0, 1), (1, 2), (0, 0)]),
+        (2, 2, [(0, 0), (1, 1), (1, 0), (0, 1), (0, 0)]),
+    ],
+)
+def test_interleaving_counts_launches_over_all_works(
+    works: int, slots: int, turns: list[tuple[int, int]]
+) -> None:
+    assert list(itertools.islice(interleave(works, slots), len(turns))) == turns
+
+
+@pytest.mark.parametrize("works", [1, 2, 3, 4])
+@pytest.mark.parametrize("slots", [2, 3, 4, 6, 7])
+def test_every_work_meets_every_slot_equally_often(works: int, slots: int) -> None:
+    turns = list(itertools.islice(interleave(works, slots), works * slots))
+    assert sorted(turns) == [(work, slot) for work in range(works) for slot in range(slots)]
+
+
+@pytest.mark.parametrize("method", ["events", "graph"])
+@pytest.mark.parametrize(("works", "slots"), [(1, 2), (2, 2), (3, 2), (2, 3), (4, 6), (3, 7)])
+def test_all_other_sets_lie_between_two_uses_of_one_by_any_work(
+    method: str, works: int, slots: int
+) -> None:
+    device = SimulatedDevice()
+    names = "abcd"[:works]
+    options = TimingOptions(method=method, l2="rotate", warmup_s=0.05)
+    time_on(device, [constant_work(device, name, 400.0, slots) for name in names], options)
+    sets = [int(entry[2:-1]) for entry in runs(device, *names)][works * slots :]
+    if method == "graph":  # the pilots keep to set 0
+        sets = sets[sets.index(1) - 1 :]
+    assert len(sets) > 10 * slots
+    for start in range(len(sets) - slots):
+        assert len(set(sets[start : start + slots])) == slots
+
+
+@pytest.mark.parametrize("slots", [2, 3, 5])
+def test_the_first_turn_is_discarded_whoever_launches_it(slots: int) -> None:
+    device = SimulatedDevice()
+    served = itertools.count()
+
+    def work(name: str) -> Work:
+        def launch(slot: int) -> None:
+            # Each of the two primes all slots, then the turn comes.
+            device.launch(name, lambda: 500.0 if next(served) < 3 * slots else 10.0)
+
+        return Work(name, launch, slots)
+
+    for timing in time_on(device, [work("a"), work("b")], dataclasses.replace(QUICK, l2="rotate")):
+        assert max(timing.samples_us) == pytest.approx(10.0, abs=SHARE_US)
 
 
 # --- graphs ----------------------------------------------------------------------------

@@ -42,6 +42,9 @@ def test_bad_works_are_refused_before_any_launch() -> None:
         check_works([], TimingOptions())
     with pytest.raises(ArgumentError, match="at least 2 buffer sets, work 'a' has slots=1"):
         check_works([Work("a", _launch)], TimingOptions(l2="rotate"))
+    with pytest.raises(ArgumentError, match="work 'b' has slots=3, work 'a' has slots=2"):
+        works = [Work("a", _launch, slots=2), Work("b", _launch, slots=3)]
+        check_works(works, TimingOptions(l2="rotate"))
     with pytest.raises(UnsupportedError, match="work 'a' cannot be captured"):
         options = TimingOptions(method="graph", l2="hot")
         check_works([Work("a", _launch, capturable=False)], options)

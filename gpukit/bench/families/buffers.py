@@ -14,7 +14,8 @@ from gpukit.reference.tolerance import Array, Bound, scaled_error
 
 Launch = Callable[[int], None]
 
-# Rotation must come back to a buffer set only after the L2 has seen this many times its size.
+# Rotation comes back to a buffer set only after other sets of this many times the L2 were touched.
+# Twice is what a flush reads; once more is for an L2 that does not replace the oldest line first.
 ROTATE_OVER_L2 = 3
 _FULL_CHECK = 1 << 20
 _SAMPLE = 1 << 18
@@ -32,7 +33,8 @@ def slots_for(l2: str, footprint: int, device: Any, extra_bytes: int = 0) -> int
     """
     slots = 1
     if l2 == "rotate":
-        slots = max(2, -(-ROTATE_OVER_L2 * device.properties.l2_bytes // max(1, footprint)))
+        others = -(-ROTATE_OVER_L2 * device.properties.l2_bytes // max(1, footprint))
+        slots = 1 + max(1, others)
     needed = slots * footprint + extra_bytes
     free = device.free_bytes()
     if needed > free:
