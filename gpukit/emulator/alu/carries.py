@@ -39,7 +39,7 @@ def mad_with_carry(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> 
         if signed:
             integer = np.dtype(f"i{a.dtype.itemsize}")
             return with_carry(
-                high_product(a.view(integer), b.view(integer)).view(a.dtype), c, carry
+                high_product(a.view(integer), b.view(integer)).astype(a.dtype), c, carry
             )
         return with_carry(high_product(a, b).astype(a.dtype), c, carry)
 

@@ -89,11 +89,27 @@ def _packed(compare: Any, join: str, type_: PtxType) -> Expr:
     )  # fmt: skip
 
 
+def _set_halves(compare: Any, join: str, type_: PtxType, result: PtxType) -> Expr:
+    """Packed operands, integer result: each half is all ones or zero."""
+
+    def pack(holds: Any) -> Any:
+        halves = np.where(holds, np.uint32(0xFFFF), np.uint32(0))
+        return (halves[:, 0] | halves[:, 1] << np.uint32(16)).view(result.dtype)
+
+    if not join:
+        return Expr(lambda a, b: pack(compare(a, b)), (type_, type_), result)
+    combine = _JOIN[join]
+    return Expr(lambda a, b, c: pack(combine(compare(a, b), c[:, None])), (type_, type_, PRED),
+                result)  # fmt: skip
+
+
 @alu("set")
 def set_(modifiers: Modifiers) -> Expr:
     name, join, ftz = _comparison(modifiers)
     result, type_ = modifiers.type(), modifiers.type()
     compare = _function(name, type_, ftz)
+    if type_.pack == 2 and result.pack == 1:
+        return _set_halves(compare, join, type_, result)
     true = result.dtype.type(
         1 if result.is_float else -1 if result.signed else ~result.dtype.type(0)
     )
