@@ -122,7 +122,7 @@ def _bench(
     if counters and how == "table":
         _print_counters(rows)
     if explain:
-        _explain(rows)
+        _explain(rows, how)
     if published:
         _print_published(family.name, how)
     return INTERRUPTED if interrupted else _exit_code(rows)
@@ -184,7 +184,8 @@ def _sweep(
             run_sweep(family, cases, sweep, store, progress)
     except KeyboardInterrupt:
         done = f"{len(progress.rows)} of {progress.total or len(cases)} cases done"
-        terminal.warn(f"gpukit: interrupted, {done}; --resume runs the rest")
+        hint = "; --resume runs the rest" if store.resumable else ""
+        terminal.warn(f"gpukit: interrupted, {done}{hint}")
         return _in_order(cases, progress.rows.values()), True
     return _in_order(cases, progress.rows.values()), False
 
@@ -212,11 +213,12 @@ def _print_counters(rows: Sequence[Row]) -> None:
         print_columns(counted, counter_columns(counted))
 
 
-def _explain(rows: Sequence[Row]) -> None:
+def _explain(rows: Sequence[Row], how: str) -> None:
+    """Say what the columns mean: below a table, but never within data."""
     from gpukit.bench.columns import legend
 
     for header, meaning in legend(rows).items():
-        click.echo(f"{header:<8}  {meaning}")
+        click.echo(f"{header:<8}  {meaning}", err=how != "table")
 
 
 def _print_published(family: str, how: str) -> None:

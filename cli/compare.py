@@ -85,10 +85,14 @@ def _fields(changes: Sequence[Change]) -> list[Field]:
         Field("verdict", tuple(change.verdict for change in changes)),
         Field("case", tuple(change.key for change in changes)),
         Field("old us", tuple(number(c.old.time_us, 3) for c in changes), True, 2),
-        Field("new us", tuple(number(c.new.time_us if c.new else None, 3) for c in changes), True, 2),
+        Field("new us", tuple(number(_new_time(c), 3) for c in changes), True, 2),
         Field("change %", tuple(_percent(change.ratio) for change in changes), True),
         Field("95 % interval", tuple(map(_interval, changes)), True, 1),
     ]
+
+
+def _new_time(change: Change) -> float | None:
+    return change.new.time_us if change.new else None
 
 
 def _percent(ratio: float | None) -> str:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from gpukit import __version__
+from gpukit.bench import streams
 from gpukit.errors import ArgumentError, GpukitError, NoDeviceError, UnknownKernelError
 
+from . import signals
 from .lazy import LazyGroup
 
 if TYPE_CHECKING:
@@ -60,14 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     settings = Settings(debug="--debug" in words)
     words = [word for word in words if word != "--debug"]
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    streams.protect()
+    signals.ignore_bursts()
+    code = _guarded(words, settings)
+    if code == INTERRUPTED:
+        signals.ignore()
+    return code
+
+
+def _guarded(words: list[str], settings: Settings) -> int:
+    """Run a command; whatever it raises becomes one line and an exit code."""
     try:
         code = _run(words, settings)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
     except Exception as problem:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 
 class Store(Protocol):
-    """Where the rows of a sweep go. ``rows`` starts with what an earlier sweep left."""
+    """Where the rows of a sweep go. ``rows`` starts with what an earlier sweep left;
+    ``resumable`` says whether a later one can start from these."""
 
     rows: list[Row]
+    resumable: bool
 
     def begin(self, info: DeviceInfo, command: Sequence[str], again: Container[str]) -> None:
         """Start writing, without the rows whose keys are in ``again``: they will be replaced."""
@@ -42,6 +44,8 @@ class Store(Protocol):
 
 class MemoryStore:
     """Keeps rows for this process alone."""
+
+    resumable = False
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows = list(rows)
@@ -58,6 +62,8 @@ class MemoryStore:
 
 class JsonStore(MemoryStore):
     """One JSON document: schema version, environments, runs, and rows with every sample."""
+
+    resumable = True
 
     def __init__(self, path: Path, document: dict[str, Any] | None) -> None:
         document = document or {}
@@ -107,6 +113,8 @@ class JsonStore(MemoryStore):
 
 class CsvStore(MemoryStore):
     """A CSV file with the columns of `gpukit.bench.formats`, one line a row."""
+
+    resumable = True
 
     def __init__(self, path: Path, rows: Iterable[Row] = ()) -> None:
         super().__init__(rows)

@@ -14,7 +14,7 @@ import signal
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
 
-from gpukit.bench import interrupts
+from gpukit.bench import interrupts, streams
 from gpukit.bench.execute import one_line
 from gpukit.bench.session import DeviceInfo, LocalSession, Outcome, Setup, describe
 from gpukit.errors import (
@@ -163,6 +163,7 @@ def _serve(connection: Connection, setup: Setup) -> None:
     """Body of the worker process: greet with the device's info, then answer case after case."""
     interrupts.ignore()
     os.dup2(2, 1)
+    streams.protect()
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone
         try:
             session = LocalSession(setup)

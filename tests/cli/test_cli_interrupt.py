@@ -73,6 +73,33 @@ def test_one_ctrl_c_keeps_the_rows_and_resume_runs_the_rest(tmp_path, suffix, is
     assert [row["shape"]["n"] for row in json.loads(printed)] == list(range(1, 21))
 
 
+@pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
+def test_a_burst_of_ctrl_c_counts_as_one(tmp_path, isolation):
+    out = tmp_path / "r.json"
+    process = start(out, isolation)
+    wait_for_rows(process, out, 2)
+    for _ in range(12):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.01)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert json.loads(out.read_text())["runs"][0]["complete"] is False
+
+
+def test_without_a_file_there_is_nothing_to_resume():
+    with subprocess.Popen(
+        [*COMMAND, *SWEEP], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        process.stderr.readline()  # the plan: the sweep has begun
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        err = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "--resume" not in err
+
+
 def test_a_signal_to_the_parent_alone_ends_the_worker_too(tmp_path):
     out = tmp_path / "r.json"
     process = start(out)

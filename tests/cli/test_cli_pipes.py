@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -117,6 +119,49 @@ def test_a_reader_that_leaves_early_is_no_error(arguments):
     assert "Broken" not in err
 
 
+@pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
+def test_a_reader_that_leaves_costs_no_row_and_no_verdict(tmp_path, stream, isolation):
+    arguments = ("bench", "fake", "--kernel", "scale,noisy,wrong", "--out", "r.json", isolation)
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if stream == "both" else subprocess.PIPE,
+        env=environment(), cwd=tmp_path,
+    ) as process:  # fmt: skip
+        (process.stderr if stream == "stderr" else process.stdout).close()
+        process.communicate(timeout=60) if stream != "both" else process.wait(60)
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [row["status"] for row in rows] == ["ok", "ok", "wrong"]
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_lead_nowhere(tmp_path, closed):
+    command = shlex.join([*COMMAND, "bench", "fake", "--kernel", "noisy", "--out", "r.json"])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"], capture_output=True, text=True, env=environment(),
+        cwd=tmp_path, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "a print" not in done.stdout
+    (row,) = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert row["status"] == "ok"
+    plan = [line for line in done.stdout.splitlines() if "1 case" in line]
+    assert not plan
+
+
+def test_a_full_disk_is_an_error_in_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "list"], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(),
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "No space left on device: 'standard output'" in line
+
+
 def test_help_loads_next_to_nothing():
     code = (
         "import sys\nfrom gpukit_cli.main import main\nmain(['--help'])\n"
@@ -144,6 +189,14 @@ def test_published_figures_stand_beside_ours(gpukit):
 def test_columns_are_explained_on_demand(gpukit):
     assert "GB = 1e9 bytes" not in gpukit("bench", "fake", "--no-isolate").out
     assert "GB = 1e9 bytes" in gpukit("bench", "fake", "--no-isolate", "--explain").out
+
+
+@pytest.mark.parametrize("how", ["json", "csv", "markdown"])
+def test_explanations_stay_out_of_data(gpukit, how):
+    words = ("bench", "fake", "--no-isolate", "--format", how)
+    done = gpukit(*words, "--explain")
+    assert done.out == gpukit(*words).out
+    assert "GB = 1e9 bytes" in done.err
 
 
 def test_env_works_without_a_gpu(gpukit):
