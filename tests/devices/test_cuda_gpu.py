@@ -55,11 +55,9 @@ def test_the_a_suffix_reaches_the_assembler(write: Write) -> None:
 
     if cupy.cuda.Device().compute_capability != "90":
         pytest.skip("needs sm_90")
-    write("k.cu", '__global__ void k(int* out) { asm volatile("wgmma.fence.sync.aligned;"); '
-                  "out[0] = 7; }")
-    compiled = device().compile(spec(archs=("sm_90a",)), {})
-    assert compiled.arch == "sm_90a"
-    assert run(compiled)[0] == 7
+    # Never launched: a lone warp may not execute wgmma, and the fault would outlive this test.
+    write("k.cu", '__global__ void k(int* out) { asm volatile("wgmma.fence.sync.aligned;"); }')
+    assert device().compile(spec(archs=("sm_90a",)), {}).arch == "sm_90a"
     with pytest.raises(CompileError, match="wgmma"):
         device().compile(spec(archs=("sm_90",)), {})
 
