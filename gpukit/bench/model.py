@@ -117,7 +117,8 @@ class Prepared(Protocol):
     ``footprint`` is the bytes of one set: inputs and outputs. ``bytes_moved`` and ``flops`` are
     those of one launch, by the problem's own arithmetic (what must be read and written once),
     not by what the hardware happened to move. ``launch`` holds the actual configuration: grid,
-    block, waves, shared memory. ``peers`` run on the same buffers.
+    block, waves, shared memory. ``peers`` run on the same buffers; ``notes`` says which of the
+    peers that were asked for cannot run this case, and why.
     """
 
     @property
@@ -132,12 +133,18 @@ class Prepared(Protocol):
     def footprint(self) -> int: ...
     @property
     def launch(self) -> Mapping[str, Any]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
 
     def poison(self) -> None:
         """Fill every output, in every slot, with values that no right answer holds."""
 
-    def check(self) -> CheckResult:
-        """Compare slot 0's output with the oracle; waits for the device."""
+    def check(self, slot: int = 0) -> CheckResult:
+        """Compare the output in a slot, the first or the last one, with the oracle.
+
+        The oracle's inputs were read when the case was prepared, before any launch, and differ
+        from slot to slot. Waits for the device.
+        """
 
     def close(self) -> None:
         """Let go of the buffers."""

@@ -53,6 +53,31 @@ class Stale:
         self.launched = True
 
 
+class Remembers:
+    """Gives the answer of its first launch for ever: wrong wherever the inputs differ."""
+
+    def __init__(self) -> None:
+        self.answer: np.ndarray | None = None
+
+    def __call__(self, x: np.ndarray, out: np.ndarray) -> None:
+        if self.answer is None:
+            self.answer = 2 * x
+        out[:] = self.answer
+
+
+class Spoils:
+    """Zeroes its inputs from the second launch on: right if the oracle reads them again."""
+
+    def __init__(self) -> None:
+        self.launched = False
+
+    def __call__(self, x: np.ndarray, out: np.ndarray) -> None:
+        if self.launched:
+            x.fill(0)
+        scale(x, out)
+        self.launched = True
+
+
 def raises(x: np.ndarray, out: np.ndarray) -> None:
     raise ValueError("first line\n  second line")
 
@@ -99,6 +124,8 @@ KERNELS: dict[str, Callable[[], Callable[[np.ndarray, np.ndarray], None]]] = {
     "wrong": lambda: wrong,
     "idle": lambda: idle,
     "stale": Stale,
+    "remembers": Remembers,
+    "spoils": Spoils,
     "raises": lambda: raises,
     "refused": lambda: refused,
     "sticky": Sticky,
@@ -155,11 +182,15 @@ class FakeTarget:
 
 
 class FakePrepared:
+    notes: tuple[str, ...] = ()
+
     def __init__(self, case: Case, device: FakeDevice, peers: tuple[str, ...]) -> None:
         n = case.shape["n"]
         slots = int(case.params["slots"])
-        self._x = np.random.default_rng(0).random(n, np.float32)
-        self._out = [2 * self._x for _ in range(slots)]
+        rng = np.random.default_rng(0)
+        self._x = [rng.random(n, np.float32) for _ in range(slots)]
+        self._out = [2 * x for x in self._x]
+        self._want = [out.copy() for out in self._out]
         self._kernel = KERNELS[case.kernel]()
         self.bytes_moved = 8 * n
         self.flops = n
@@ -180,16 +211,17 @@ class FakePrepared:
     def _launch(self, slot: int) -> None:
         if Sticky.broken:
             raise LaunchError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access")
-        self._kernel(self._x, self._out[slot])
+        self._kernel(self._x[slot], self._out[slot])
 
     def poison(self) -> None:
         for out in self._out:
             out.fill(np.nan)
 
-    def check(self) -> CheckResult:
+    def check(self, slot: int = 0) -> CheckResult:
         if Sticky.broken:
             raise LaunchError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access")
-        error = float(np.max(np.abs(self._out[0] - 2 * self._x) / 1e-5)) if len(self._x) else 0.0
+        errors = np.abs(self._out[slot] - self._want[slot]) / 1e-5
+        error = float(np.max(errors, initial=0.0))
         return CheckResult(error, "atol=1e-5", bool(error <= 1))
 
     def close(self) -> None:

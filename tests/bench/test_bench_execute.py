@@ -44,7 +44,13 @@ def test_an_ok_row_has_every_number():
 
 @pytest.mark.parametrize(
     ("kernel", "words"),
-    [("wrong", "wrong result"), ("idle", "wrong result"), ("stale", "wrong after it")],
+    [
+        ("wrong", "wrong result"),
+        ("idle", "wrong result"),
+        ("stale", "wrong after it"),
+        ("spoils", "wrong after it"),
+        ("remembers", "tolerance (atol=1e-5) in buffer set 3"),
+    ],
 )
 def test_a_wrong_row_shows_no_speed(kernel, words):
     row = run(kernel)

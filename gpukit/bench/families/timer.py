@@ -59,6 +59,7 @@ class PreparedSpin:
     """See `gpukit.bench.model.Prepared`."""
 
     bytes_moved, flops, footprint = 0, 0, 0
+    notes: tuple[str, ...] = ()
 
     def __init__(self, case: Case, device: Any) -> None:
         self.cycles = case.shape["cycles"]
@@ -75,7 +76,7 @@ class PreparedSpin:
         """No CTA has spent anything."""
         self.spent.fill(-1)
 
-    def check(self) -> CheckResult:
+    def check(self, slot: int = 0) -> CheckResult:
         """Every CTA was held at least as long as asked."""
         ok = bool((self.spent >= self.cycles).all())
         return CheckResult(0.0 if ok else float("inf"), "every CTA spent at least `cycles`", ok)
