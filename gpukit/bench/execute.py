@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, cast
 
-from gpukit.bench.model import Row
+from gpukit.bench.model import TIMED_STATUSES, Row
 from gpukit.bench.rates import Rates
-from gpukit.errors import UnsupportedError
+from gpukit.errors import GpukitError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,8 @@ class CaseOptions:
     """What every case of a sweep shares.
 
     ``timing`` is used with each case's own ``l2`` and ``method``; ``peers`` names the peers to
-    time beside ours; ``debug`` prints the traceback of a case that fails to standard error.
+    time beside ours, and unless they are all that the family has, a row notes which of them could
+    not run; ``debug`` prints the traceback of a case that fails to standard error.
     """
 
     timing: TimingOptions
@@ -49,6 +50,8 @@ def run_case(
         return row
     try:
         _measure(row, prepared, target, options, ceiling)
+        if row.status in TIMED_STATUSES and set(peers) != set(family.peers):
+            row.message = "; ".join(filter(None, [row.message, *prepared.notes]))
     finally:
         prepared.close()
     return row
@@ -76,7 +79,7 @@ def _measure(
     if not _passes(row, prepared, slots, "right before timing, wrong after it"):
         return
     _fill_speed(row, prepared, timings, target, ceiling)
-    _judge(row, prepared, timings[0], target)
+    _judge(row, prepared, timings[0], target, ceiling)
 
 
 def _passes(row: Row, prepared: Prepared, slots: Sequence[int], complaint: str) -> bool:
@@ -127,22 +130,30 @@ def _peer(time_us: float, ours_us: float) -> dict[str, float]:
     return {"time_us": time_us, "ratio": time_us / ours_us} if ours_us > 0 else {"time_us": time_us}
 
 
-def _judge(row: Row, prepared: Prepared, timing: Timing, target: Target) -> None:
+def _judge(
+    row: Row,
+    prepared: Prepared,
+    timing: Timing,
+    target: Target,
+    ceiling: Mapping[str, Any] | None,
+) -> None:
     """Set the status and say in the message all that makes the speed less than plain."""
     notes = []
     row.status = "ok"
-    if timing.clocks is not None and timing.clocks.throttled:
-        row.status = "throttled"
-        notes.append(f"clocks held back: {', '.join(timing.clocks.reasons)}")
     used = prepared.footprint * prepared.work.slots
     if used and fits_cache(row.l2, used, target.l2_bytes):
         row.status = "cache-resident"
         notes.append(f"all buffers fit the {target.l2_bytes / 2**20:.0f} MiB L2")
+    if timing.clocks is not None and timing.clocks.throttled:
+        row.status = "throttled"  # before all else: such a speed is not even the cache's
+        notes.append(f"clocks held back: {', '.join(timing.clocks.reasons)}")
     if row.pct_peak is not None and row.pct_peak > 100:
         notes.append("above 100 % of the datasheet peak: not the memory's or the cores' own speed")
     if not timing.converged:
         notes.append("the median had not settled when the time was up")
     notes += timing.notes
+    if ceiling and "failed" in ceiling:
+        notes.append(f"the ceiling could not be measured: {ceiling['failed']}")
     row.message = "; ".join(notes)
 
 
@@ -155,3 +166,9 @@ def fits_cache(l2: str, used_bytes: int, l2_bytes: int) -> bool:
 def one_line(problem: BaseException | str) -> str:
     """Return a message without line breaks, for a row or a terminal line."""
     return " ".join(str(problem).split())
+
+
+def describe(problem: BaseException) -> str:
+    """Return an error in one line, in its own words; unexpected kinds say which they are."""
+    text = one_line(problem)
+    return text if isinstance(problem, GpukitError) else f"{type(problem).__name__}: {text}"

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpukit.bench.execute import CaseOptions, one_line, run_case
+from gpukit.bench.execute import CaseOptions, describe, run_case
 from gpukit.bench.model import Row
 from gpukit.errors import GpukitError, LaunchError
 
@@ -64,7 +64,7 @@ class Session(Protocol):
     def info(self) -> DeviceInfo: ...
     @property
     def ceilings(self) -> dict[str, dict[str, Any] | None]:
-        """Ceilings measured in this run, by dtype."""
+        """Ceilings measured in this run, by dtype; where that failed, ``failed`` says why."""
 
     def run(self, case: Case) -> Row: ...
     def __enter__(self) -> Self: ...
@@ -105,8 +105,14 @@ class LocalSession:
             return Outcome(row, healthy=host_side(problem))
 
     def _ceiling(self, dtype: str) -> dict[str, Any] | None:
+        """The ceiling of a dtype, tried once a run; a case is worth its row without one."""
         if dtype not in self.ceilings:
-            self.ceilings[dtype] = self._setup.family.ceiling(self._target.device, dtype)
+            try:
+                ceiling = self._setup.family.ceiling(self._target.device, dtype)
+            except Exception as problem:
+                reason = describe(problem)
+                ceiling = {"failed": reason, "what": f"not measured: {reason}"}
+            self.ceilings[dtype] = ceiling
         return self.ceilings[dtype]
 
     def __enter__(self) -> Self:
@@ -119,12 +125,6 @@ class LocalSession:
         trace: TracebackType | None,
     ) -> None:
         return None
-
-
-def describe(problem: BaseException) -> str:
-    """Return an error in one line, in its own words; unexpected kinds say which they are."""
-    text = one_line(problem)
-    return text if isinstance(problem, GpukitError) else f"{type(problem).__name__}: {text}"
 
 
 def host_side(problem: BaseException) -> bool:

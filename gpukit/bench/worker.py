@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
 
 from gpukit.bench import interrupts, streams
-from gpukit.bench.execute import one_line
-from gpukit.bench.session import DeviceInfo, LocalSession, Outcome, Setup, describe
+from gpukit.bench.execute import describe, one_line
+from gpukit.bench.session import DeviceInfo, LocalSession, Outcome, Setup
 from gpukit.errors import (
     ArgumentError,
     GpukitError,

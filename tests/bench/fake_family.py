@@ -182,8 +182,6 @@ class FakeTarget:
 
 
 class FakePrepared:
-    notes: tuple[str, ...] = ()
-
     def __init__(self, case: Case, device: FakeDevice, peers: tuple[str, ...]) -> None:
         n = case.shape["n"]
         slots = int(case.params["slots"])
@@ -197,7 +195,9 @@ class FakePrepared:
         self.footprint = 8 * n
         self.launch = {"grid": [max(n // 256, 1)], "block": [256]}
         self.work = Work("ours", self._launch, slots)
-        self.peers = tuple(Work(name, lambda slot: None, slots) for name in peers)
+        able = [name for name in peers if name != "absent"]
+        self.peers = tuple(Work(name, lambda slot: None, slots) for name in able)
+        self.notes = tuple(f"peer {name} is not there" for name in peers if name == "absent")
         self._describe_times(case, device, peers)
 
     def _describe_times(self, case: Case, device: FakeDevice, peers: tuple[str, ...]) -> None:
@@ -234,7 +234,7 @@ class FakePrepared:
 class FakeFamily:
     name: str = "fake"
     summary: str = "Kernels that need no GPU."
-    peers: tuple[str, ...] = ("twin", "slowpoke")
+    peers: tuple[str, ...] = ("twin", "slowpoke", "absent")
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -277,6 +277,8 @@ class FakeFamily:
         if log := os.environ.get("FAKE_CEILING_LOG"):
             with Path(log).open("a") as file:
                 file.write(f"{dtype}\n")
+        if "FAKE_CEILING_FAILS" in os.environ:
+            raise RuntimeError("out of memory")
         return CEILING if dtype == "f32" else None
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpukit.bench.families import buffers
-from gpukit.errors import UnsupportedError
+from gpukit.errors import LaunchError, UnsupportedError
 from gpukit.measure.sampling import interleave
 
 L2 = 50 << 20
@@ -45,3 +45,44 @@ def test_slots(l2, footprint, slots):
 def test_sets_that_do_not_fit_are_refused():
     with pytest.raises(UnsupportedError, match=r"0\.2 GB of memory for 4 buffer set\(s\), 0\.1 GB"):
         buffers.slots_for("rotate", L2, gpu(free=10**8))
+
+
+class Stream:
+    """A device whose launches fail at the next synchronisation, once or for good."""
+
+    def __init__(self) -> None:
+        self.pending, self.sticky = [], False
+
+    def synchronize(self):
+        if self.pending:
+            raise RuntimeError(self.pending[0] if self.sticky else self.pending.pop())
+
+
+def failing(stream, sticky=False):
+    def launch(slot):
+        stream.pending.append("illegal\naddress")
+        stream.sticky = sticky
+
+    return lambda: launch
+
+
+def absent():
+    raise UnsupportedError("no such op")
+
+
+def test_peers_are_tried_to_their_end_and_those_that_fail_are_noted():
+    stream, ran = Stream(), []
+    makers = {"absent": absent, "late": failing(stream), "fine": lambda: ran.append}
+    works, notes = buffers.peer_works(makers, 3, stream)
+    assert [(work.name, work.slots) for work in works] == [("fine", 3)]
+    assert ran == [0] and not stream.pending
+    assert notes == (
+        "peer absent cannot run this case: no such op",
+        "peer late cannot run this case: RuntimeError: illegal address",
+    )
+
+
+def test_a_peer_that_breaks_the_device_is_named():
+    stream = Stream()
+    with pytest.raises(LaunchError, match="peer bad broke the device: RuntimeError: illegal addr"):
+        buffers.peer_works({"bad": failing(stream, sticky=True)}, 1, stream)

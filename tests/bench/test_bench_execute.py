@@ -11,13 +11,13 @@ from gpukit.bench.runner import select_cases
 from gpukit.bench.session import LocalSession, Setup
 from gpukit.measure import TimingOptions
 
-OPTIONS = CaseOptions(TimingOptions(), peers=("twin", "slowpoke"))
+OPTIONS = CaseOptions(TimingOptions(), peers=FAMILY.peers)
 
 
-def run(kernel: str, l2: str = "flush", **axes):
+def run(kernel: str, l2: str = "flush", options=OPTIONS, **axes):
     selection = {name: (value,) for name, value in {"kernel": kernel, **axes}.items()}
     (case,) = select_cases(FAMILY, selection, (l2,))
-    return run_case(FAMILY, case, FakeTarget(), OPTIONS, CEILING, "env1")
+    return run_case(FAMILY, case, FakeTarget(), options, CEILING, "env1")
 
 
 def test_an_ok_row_has_every_number():
@@ -94,6 +94,31 @@ def test_throttled_and_unsettled_rows_say_so():
 )
 def test_rows_that_ran_out_of_the_cache_say_so(l2, n, slots, status):
     assert run("scale", l2, n=n, slots=slots).status == status
+
+
+def test_throttled_outranks_cache_resident_and_both_are_noted():
+    row = run("hot-chip", "hot", n=1024, slots=1)
+    assert row.status == "throttled"
+    assert "all buffers fit the 1 MiB L2; clocks held back" in row.message
+
+
+def test_a_peer_that_was_asked_for_and_cannot_run_is_noted():
+    options = CaseOptions(TimingOptions(), peers=("twin", "absent"))
+    row = run("scale", options=options)
+    assert (row.status, row.message) == ("ok", "peer absent is not there")
+    assert set(row.peers) == {"twin"}
+    assert run("scale").message == ""  # all peers: those there are
+
+
+def test_a_ceiling_that_fails_costs_the_share_not_the_row(monkeypatch):
+    monkeypatch.setenv("FAKE_CEILING_FAILS", "1")
+    monkeypatch.setattr(Sticky, "broken", False)
+    session = LocalSession(Setup(FAMILY, "0", OPTIONS))
+    row = session.run(select_cases(FAMILY, {})[0])
+    assert row.status == "ok" and row.time_us > 0
+    assert row.pct_ceiling is None
+    assert row.message == "the ceiling could not be measured: RuntimeError: out of memory"
+    assert session.ceilings["f32"]["what"] == "not measured: RuntimeError: out of memory"
 
 
 def test_fits_cache_counts_every_buffer():

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gpukit.bench.execute import describe
 from gpukit.bench.model import CheckResult
-from gpukit.errors import UnsupportedError
+from gpukit.errors import LaunchError, UnsupportedError
 from gpukit.measure import Work
 from gpukit.reference.tolerance import Array, Bound, scaled_error
 
@@ -89,15 +90,36 @@ def as_torch(array: Any) -> Any:
     return torch.from_dlpack(array)
 
 
-def peer_works(launches: Mapping[str, Launch | None], slots: int) -> tuple[Work, ...]:
-    """The peers that really run here: each is tried once, dtype support differs by version."""
-    return tuple(Work(name, launch, slots) for name, launch in launches.items()
-                 if launch is not None and _runs(launch))
+def peer_works(peers: Mapping[str, Callable[[], Launch]], slots: int,
+               device: Any) -> tuple[tuple[Work, ...], tuple[str, ...]]:
+    """The peers that really run here, and a note on each that does not.
+
+    Each is made and tried once: what a peer supports differs by version.
+
+    Raises:
+        LaunchError: a peer failed such that the device takes no more work; names the peer.
+    """
+    works, notes = [], []
+    for name, make in peers.items():
+        try:
+            works.append(Work(name, _tried(make, device), slots))
+        except Exception as problem:  # whatever it says, this peer is left out
+            _require_alive(name, problem, device)
+            notes.append(f"peer {name} cannot run this case: {describe(problem)}")
+    return tuple(works), tuple(notes)
 
 
-def _runs(launch: Launch) -> bool:
+def _tried(make: Callable[[], Launch], device: Any) -> Launch:
+    """A launch that has run once to its end: its failure must not land on a later launch."""
+    launch = make()
+    launch(0)
+    device.synchronize()
+    return launch
+
+
+def _require_alive(name: str, problem: Exception, device: Any) -> None:
+    """A CUDA error that sticks comes back at the next synchronisation."""
     try:
-        launch(0)
-    except Exception:  # a peer that cannot run this case is left out, whatever it says
-        return False
-    return True
+        device.synchronize()
+    except Exception as sticky:
+        raise LaunchError(f"peer {name} broke the device: {describe(problem)}") from sticky

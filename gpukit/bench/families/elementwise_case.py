@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,6 @@ _POSITIVE = ("sqrt", "rsqrt", "log")
 class PreparedElementwise:
     """See `gpukit.bench.model.Prepared`. Every buffer set has its own memory and random values."""
 
-    notes: tuple[str, ...] = ()
-
     def __init__(self, op: str, case: Case, device: Any, peers: tuple[str, ...]) -> None:
         self.op, self.dtype, self.n = op, dtypes.parse(case.dtype), case.shape["n"]
         arrays = 3 if op in BINARY else 2
@@ -40,7 +39,7 @@ class PreparedElementwise:
         self._plan = self._choose(case, device)
         self.launch = _launch_facts(self._plan, device)
         self.work = Work(case.kernel, self._bound(), slots)
-        self.peers = self._peers(peers, slots)
+        self.peers, self.notes = self._peers(peers, slots)
 
     def _choose(self, case: Case, device: Any) -> Plan:
         element = f"u{8 * self.dtype.itemsize}" if self.op == "copy" else self.dtype.name
@@ -53,9 +52,11 @@ class PreparedElementwise:
                     for xs, out in zip(self.inputs, self.outputs, strict=True)]
         return lambda slot: call(*pointers[slot], self.n, SCALAR)
 
-    def _peers(self, names: tuple[str, ...], slots: int) -> tuple[Work, ...]:
-        made = {name: PEERS[name](self.op, self.inputs, self.outputs, SCALAR) for name in names}
-        return buffers.peer_works(made, slots)
+    def _peers(self, names: tuple[str, ...],
+               slots: int) -> tuple[tuple[Work, ...], tuple[str, ...]]:
+        makers = {name: partial(PEERS[name], self.op, self.inputs, self.outputs, SCALAR)
+                  for name in names}
+        return buffers.peer_works(makers, slots, self.device)
 
     def poison(self) -> None:
         """Outputs of every buffer set hold a NaN no instruction makes."""

@@ -2,7 +2,9 @@
 
 memcpy: the runtime's device-to-device copy of x to the output: the same bytes for one-input ops.
 copy:   gpukit's own copy kernel, the same bytes for one-input ops.
-cupy:   CuPy's ufunc. torch: PyTorch's function. Both write the same preallocated output.
+cupy:   CuPy's ufunc; for copy cupy.copyto, which is a memcpy by way of CuPy.
+torch:  PyTorch's function.
+All write the same preallocated output. One that has no such op raises `UnsupportedError`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpukit.bench.families.buffers import Launch, as_torch, torch_stream
+from gpukit.errors import UnsupportedError
 from gpukit.kernels.elementwise import BINARY
 
 Inputs = Sequence[tuple[Any, ...]]
@@ -31,19 +34,26 @@ def memcpy(inputs: Inputs, outputs: Outputs) -> Launch:
     return launch
 
 
-def _memcpy_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch | None:
-    return None if op in BINARY else memcpy(inputs, outputs)
+def _memcpy_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch:
+    _require_one_input(op)
+    return memcpy(inputs, outputs)
 
 
-def _copy_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch | None:
+def _require_one_input(op: str) -> None:
+    if op in BINARY:
+        raise UnsupportedError(f"{op} has two inputs, a copy moves fewer bytes")
+
+
+def _copy_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch:
     import gpukit
 
-    if op == "copy" or op in BINARY:
-        return None
+    _require_one_input(op)
+    if op == "copy":
+        raise UnsupportedError("it is what is measured")
     return lambda slot: gpukit.copy(inputs[slot][0], out=outputs[slot])
 
 
-def _cupy_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch | None:
+def _cupy_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch:
     import cupy
     import cupyx
     from cupyx.scipy import special
@@ -58,16 +68,14 @@ def _cupy_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch | 
         return lambda slot: cupy.add(*inputs[slot], outputs[slot])
     function = {"add_const": cupy.add, "scale": cupy.multiply}.get(op)
     if function is None:
-        return None
+        raise UnsupportedError(f"CuPy has no ufunc for {op}")
     scalar = inputs[0][0].dtype.type(a)  # a Python float would not keep bf16
     return lambda slot: function(inputs[slot][0], scalar, outputs[slot])
 
 
-def _torch_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch | None:
-    try:
-        import torch
-    except ImportError:
-        return None
+def _torch_peer(op: str, inputs: Inputs, outputs: Outputs, a: float) -> Launch:
+    import torch
+
     xs = [tuple(map(as_torch, arrays)) for arrays in inputs]
     outs = [as_torch(out) for out in outputs]
     call = _torch_call(torch, op, a)
@@ -94,7 +102,7 @@ def _torch_call(torch: Any, op: str, a: float) -> Callable[[Any, Any], Any]:
     return lambda xs, out: function(xs[0], out=out)
 
 
-PEERS: dict[str, Callable[[str, Inputs, Outputs, float], Launch | None]] = {
+PEERS: dict[str, Callable[[str, Inputs, Outputs, float], Launch]] = {
     "memcpy": _memcpy_peer,
     "copy": _copy_peer,
     "cupy": _cupy_peer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,6 @@ _CHECKED_ROWS = 96
 class PreparedMatmul:
     """See `gpukit.bench.model.Prepared`. Normal values, A scaled by 1/sqrt(K)."""
 
-    notes: tuple[str, ...] = ()
-
     def __init__(self, case: Case, dtype: dtypes.DType, device: Any,
                  peers: tuple[str, ...]) -> None:
         m, n, k = (case.shape[name] for name in "mnk")
@@ -42,7 +41,8 @@ class PreparedMatmul:
         rung = case.kernel.removeprefix("matmul.k")
         self.launch = {"kernel": case.kernel}
         self.work = Work(case.kernel, self._ours(rung), slots)
-        self.peers = buffers.peer_works({name: PEERS[name](self) for name in peers}, slots)
+        makers = {name: partial(PEERS[name], self) for name in peers}
+        self.peers, self.notes = buffers.peer_works(makers, slots, device)
 
     def _ours(self, rung: str) -> Launch:
         return lambda slot: gpukit.matmul(self.a[slot], self.b[slot], out=self.out[slot],
@@ -100,11 +100,9 @@ def _cublas(case: PreparedMatmul) -> Launch:
     return lambda slot: cupy.matmul(case.a[slot], case.b[slot], out=case.out[slot])
 
 
-def _torch(case: PreparedMatmul) -> Launch | None:
-    try:
-        import torch
-    except ImportError:
-        return None
+def _torch(case: PreparedMatmul) -> Launch:
+    import torch
+
     a, b, out = ([buffers.as_torch(x) for x in xs] for xs in (case.a, case.b, case.out))
 
     def launch(slot: int) -> None:
@@ -114,4 +112,4 @@ def _torch(case: PreparedMatmul) -> Launch | None:
     return launch
 
 
-PEERS: dict[str, Callable[[PreparedMatmul], Launch | None]] = {"cublas": _cublas, "torch": _torch}
+PEERS: dict[str, Callable[[PreparedMatmul], Launch]] = {"cublas": _cublas, "torch": _torch}

@@ -1,4 +1,8 @@
-"""Ceilings measured in the same run: what this GPU reaches at best, here and now."""
+"""Ceilings measured in the same run: what the vendor's own code reaches on this GPU now.
+
+They are yardsticks, not upper bounds: one large memcpy and one large cuBLAS product. A kernel may
+pass them; what the part could do at most is the datasheet's peak.
+"""
 
 from __future__ import annotations
 
