@@ -247,7 +247,7 @@ def _list_cases(cases: Sequence[Case], options: CaseOptions, how: str) -> int:
         click.echo(json.dumps([vars(case) for case in cases], indent=1))
     else:
         click.echo("\n".join(case.key for case in cases))
-    terminal.warn(plan(len(cases), estimate_seconds(len(cases), options)))
+    terminal.warn(plan(len(cases), estimate_seconds(cases, options)))
     return OK
 
 

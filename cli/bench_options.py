@@ -8,7 +8,7 @@ import click
 
 from gpukit.bench.axes import Choices
 
-from .options import PATH, Parsed
+from .options import PATH, Parsed, Seconds
 from .output import FORMATS, SORTS
 
 if TYPE_CHECKING:
@@ -70,16 +70,14 @@ def _measuring_options(family: Family) -> list[click.Option]:
         ),
         click.Option(
             ["--budget"],
-            type=click.FloatRange(min=0, min_open=True),
+            type=Seconds(),
             default=1.0,
             show_default=True,
-            metavar="SECONDS",
             help="Time for the samples of one case and each of its peers.",
         ),
         click.Option(
             ["--timeout"],
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
+            type=Seconds(),
             help="Give a case up after this long; its row is incomplete.",
         ),
         click.Option(

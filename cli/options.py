@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 #: A path as given, checked by whoever opens it.
 PATH = click.Path(path_type=Path)
+
+
+#: Eleven days: more is a typing error, and near what the system can wait for.
+MAX_SECONDS = 1_000_000
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -50,6 +55,23 @@ class Share(click.ParamType):  # type: ignore[type-arg]
         if match is None or (share >= 1 and not match[2]):
             self.fail(f"{value!r} is not a share; write 5% or 0.05", param, ctx)
         return share
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """A positive number of seconds that clocks and waits can deal with."""
+
+    name = "SECONDS"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds <= MAX_SECONDS:
+            self.fail(f"{value!r} is not a number above 0 and at most {MAX_SECONDS}", param, ctx)
+        return seconds
 
 
 class Extent(click.ParamType):  # type: ignore[type-arg]

@@ -32,7 +32,9 @@ class SweepProgress:
         self.total = 0
         self._bar: Progress | None = None
 
-    def planned(self, todo: int, kept: Sequence[Row], seconds: float, info: DeviceInfo) -> None:
+    def planned(
+        self, todo: int, kept: Sequence[Row], seconds: float | None, info: DeviceInfo
+    ) -> None:
         self.rows = {row.key: row for row in kept}
         self.total = todo + len(kept)
         before = f", {len(kept)} kept from before" if kept else ""
@@ -83,10 +85,10 @@ def whole_words(text: str, room: int) -> str:
     return " ".join(words)
 
 
-def plan(cases: int, seconds: float) -> str:
-    """Return how much there is to do: ``20 cases, about 45 s``."""
+def plan(cases: int, seconds: float | None) -> str:
+    """Return how much there is to do: ``20 cases, about 45 s``; no time where it is unknown."""
     count = f"{cases} case{'' if cases == 1 else 's'}"
-    return f"{count}, about {duration(seconds)}" if cases else count
+    return f"{count}, about {duration(seconds)}" if cases and seconds is not None else count
 
 
 def duration(seconds: float) -> str:

@@ -7,12 +7,14 @@ written and without repeats. All of them accept comma lists; numbers accept rang
     0:64:16         0, 16, 32, 48, 64         64MiB     67108864  1.5GB  1500000000
     1024:8192:x2    1024, 2048, 4096, 8192    all       every choice
 
-A range includes its end when a step lands on it. ``64M`` is refused: it could mean either.
+A range includes its end when a step lands on it. ``64M`` is refused: it could mean
+64MiB or 64MB.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: More values than this from one range is a typing error, not a sweep.
+#: More values than this from one range or shape is a typing error, not a sweep.
 MAX_RANGE = 10_000
 
 _BINARY = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -38,15 +40,18 @@ _NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)([A-Za-z]*)")
 _DIMENSION = re.compile(r"(?<!:)x")  # the x of 64x64, not that of 1:8:x2
 
 _INTEGER_HELP = "an integer (4096, 4K, 1Mi) or a range (0:64:16, 1024:8192:x2)"
-_SIZE_HELP = "a size in bytes (4096, 64MiB, 1.5GB) or a range (1MiB:1GiB:x4)"
+_SIZE_HELP = (
+    "a size in bytes (4096, 64MiB = 64 x 2^20, 64MB = 64 x 10^6) or a range (1MiB:1GiB:x4)"
+)
 
 
 @dataclass(frozen=True)
 class Integers:
-    """Integers of at least ``minimum``, or only the ``allowed`` ones."""
+    """Integers from ``minimum`` to ``maximum``, or only the ``allowed`` ones."""
 
     minimum: int = 0
     allowed: tuple[int, ...] = ()
+    maximum: int | None = None
 
     def __call__(self, text: str) -> tuple[int, ...]:
         return _each(text, self._one)
@@ -56,19 +61,25 @@ class Integers:
             yield from self.allowed
             return
         for value in _numbers(item, self._accepted(), units=_COUNT_UNITS):
-            if value < self.minimum or (self.allowed and value not in self.allowed):
+            if not self._accepts(value):
                 raise ArgumentError(f"{item!r} is not {self._accepted()}")
             yield value
+
+    def _accepts(self, value: int) -> bool:
+        if self.allowed:
+            return value in self.allowed
+        return self.minimum <= value and (self.maximum is None or value <= self.maximum)
 
     def _accepted(self) -> str:
         if self.allowed:
             return "one of " + ", ".join(map(str, self.allowed)) + ", all"
-        return f"{_INTEGER_HELP} of at least {self.minimum}"
+        most = "" if self.maximum is None else f" and at most {self.maximum}"
+        return f"{_INTEGER_HELP} of at least {self.minimum}{most}"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes in bytes: ``MiB`` and ``Mi`` are powers of two, ``MB`` and ``M`` powers of ten."""
+    """Sizes in bytes: ``MiB`` and ``Mi`` are powers of two, ``MB`` powers of ten."""
 
     minimum: int = 0
 
@@ -103,7 +114,13 @@ class Shapes:
         if len(columns) == 1:
             yield from ((value,) * len(self.dimensions) for value in columns[0])
         else:
+            self._check_count(columns, item)
             yield from itertools.product(*columns)
+
+    def _check_count(self, columns: list[tuple[int, ...]], item: str) -> None:
+        count = math.prod(map(len, columns))
+        if count > MAX_RANGE:
+            raise ArgumentError(f"{item!r} is {count} shapes; at most {MAX_RANGE} are accepted")
 
     def _dimension(self, part: str, item: str) -> tuple[int, ...]:
         values = tuple(_numbers(part, self._accepted(), units=_COUNT_UNITS, quoted=item))

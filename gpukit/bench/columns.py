@@ -24,7 +24,8 @@ LEGEND = {
     "GB/s": "bytes that the problem must read and write, over the time; GB = 1e9 bytes",
     "TFLOPS": "floating-point operations of the problem over the time, in 1e12/s",
     "%peak": "of the datasheet limit that binds (memory or cores); ! marks more than 100 %",
-    "%ceil": "of the best measured on this device in the same run",
+    "%ceil": "of the ceiling measured in the same run (1 GiB memcpy, or cuBLAS on 8192^3); may pass"
+    " 100",
     "xNAME": "the peer's time over ours, timed in turns on the same buffers; > 1: ours is faster",
     "sm_MHz": "median SM clock while timing",
     "warp_inst": "warp instructions issued (emulated devices count; they have no clock)",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MAPPINGS = ("shape", "params", "launch", "peers", "counters", "clocks")
 _NUMBERS = ("error", "time_us", "spread", "gbs", "tflops", "pct_peak", "pct_ceiling")
 _FIELDS = [f.name for f in dataclasses.fields(Row) if f.name != "samples_us"]
+#: What stands for NUL in text.
+_NO_NUL = "\N{REPLACEMENT CHARACTER}"
 CSV_COLUMNS = [*_FIELDS, "key"]
 
 
@@ -56,7 +58,8 @@ def _from_record(record: Mapping[str, str | None]) -> Row | None:
 def _to_cell(name: str, value: Any) -> str:
     if value is None:
         return ""
-    return json.dumps(value) if name in _MAPPINGS else str(value)
+    # CSV readers (Python 3.10's own, pandas) stop at NUL, which no name or message means.
+    return json.dumps(value) if name in _MAPPINGS else str(value).replace("\0", _NO_NUL)
 
 
 def _from_cell(name: str, text: str) -> Any:

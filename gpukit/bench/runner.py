@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpukit.bench import interrupts
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Rough seconds that a case costs besides its timing: compile, fill, check.
 SETUP_S = 1.0
+#: More combinations than this are a typing error, not a sweep.
+MAX_CASES = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +46,11 @@ class SweepOptions:
 class Observer(Protocol):
     """Told how a sweep goes; what a progress display implements."""
 
-    def planned(self, todo: int, kept: Sequence[Row], seconds: float, info: DeviceInfo) -> None:
-        """``todo`` cases will run for about ``seconds``; ``kept`` rows were there already."""
+    def planned(
+        self, todo: int, kept: Sequence[Row], seconds: float | None, info: DeviceInfo
+    ) -> None:
+        """``todo`` cases will run for about ``seconds``, where that is known; ``kept`` rows were
+        there already."""
 
     def running(self, case: Case) -> None: ...
 
@@ -66,13 +72,19 @@ def select_cases(
     (a flush within a graph) are left out, unless there is nothing else. Runs without a GPU.
 
     Raises:
-        ArgumentError: nothing is left to run, or a value that the family refuses.
+        ArgumentError: nothing is left to run, far too much is, or a value that the family refuses.
     """
     full = {
         axis.name: selection.get(axis.name, (axis.emulated if emulated else ()) or axis.default)
         for axis in family.axes
     }
     pairs = [(UNTIMED, UNTIMED)] if emulated else _pairs(l2, methods)
+    count = math.prod(map(len, full.values())) * len(pairs)
+    if count > MAX_CASES:
+        raise ArgumentError(
+            f"{family.name}: these options make {count} combinations; "
+            f"at most {MAX_CASES} are accepted"
+        )
     crossed = (
         dataclasses.replace(case, l2=state, method=method)
         for case, (state, method) in itertools.product(family.cases(full), pairs)
@@ -99,11 +111,14 @@ def _pairs(l2: Sequence[str], methods: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def estimate_seconds(cases: int, options: CaseOptions) -> float:
-    """Return roughly how long this many cases take at most."""
+def estimate_seconds(cases: Sequence[Case], options: CaseOptions) -> float | None:
+    """Return roughly how long these cases take at most; None for those of emulated devices,
+    which depend on the problem alone."""
+    if any(case.method == UNTIMED for case in cases):
+        return None
     timing = options.timing
     each = timing.warmup_s + timing.budget_s * (1 + len(options.peers)) + SETUP_S
-    return cases * each
+    return len(cases) * each
 
 
 def run_sweep(
@@ -127,7 +142,8 @@ def run_sweep(
         kept = [r for r in store.rows if r.status in FINAL_STATUSES and r.key in keys]
         done = {row.key for row in kept}
         todo = {key: case for key, case in keys.items() if key not in done}
-        observer.planned(len(todo), kept, estimate_seconds(len(todo), options.case), info)
+        seconds = estimate_seconds([*todo.values()], options.case)
+        observer.planned(len(todo), kept, seconds, info)
         store.begin(info, options.command, todo)
         complete = False
         try:

@@ -76,7 +76,7 @@ def open_target(device: str) -> GpuTarget | EmulatedTarget:
         ArgumentError: no such form of name.
         NoDeviceError: no CuPy, no driver, or no such GPU; says what to do.
     """
-    opened = _device(f"cuda:{device}" if device.isdigit() else device)
+    opened = _device(f"cuda:{device}" if device.isdecimal() else device)
     if opened.emulated:
         return EmulatedTarget(cast("EmulatedDevice", opened))
     from gpukit.devices.cuda import load_cupy

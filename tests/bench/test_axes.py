@@ -60,6 +60,8 @@ REFUSED = [
     (Integers(minimum=1), "0", "of at least 1"),
     (Integers(allowed=(32, 64)), "48", "'48' is not one of 32, 64, all"),
     (Sizes(), "64M", "'64M' is not a size in bytes"),
+    (Integers(1, maximum=8), "9", "of at least 1 and at most 8"),
+    (MNK, "1:200x1:200x1", "'1:200x1:200x1' is 40000 shapes; at most 10000"),
     (Sizes(), "1.3B", "'1.3B' is not a size"),
     (Sizes(minimum=1), "0", "below 1 bytes"),
     (MNK, "4x4", "'4x4' is not a shape MxNxK (4096x4096x4096)"),

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import pytest
 from fake_family import CEILING, FAMILY, NAME, FakeFamily, Sticky
 
+from gpukit.bench.emulated_target import UNTIMED
 from gpukit.bench.execute import CaseOptions
+from gpukit.bench.model import Case
 from gpukit.bench.runner import SweepOptions, estimate_seconds, run_sweep, select_cases
 from gpukit.bench.session import Setup
 from gpukit.bench.store import MemoryStore, open_store
@@ -77,8 +79,16 @@ def test_no_case_is_an_error():
         select_cases(FAMILY, {"n": (666,)})
 
 
+def test_a_huge_product_is_refused_before_it_is_made():
+    with pytest.raises(ArgumentError, match="fake: these options make 1000000 combinations"):
+        select_cases(FAMILY, {"n": tuple(range(1000)), "sleep_ms": tuple(range(1000))})
+
+
 def test_the_estimate_counts_peers():
-    assert estimate_seconds(10, CASE_OPTIONS) == pytest.approx(10 * (0.25 + 0.5 * 2 + 1))
+    cases = [Case("fake", "scale", "f32", {"n": n}) for n in range(10)]
+    assert estimate_seconds(cases, CASE_OPTIONS) == pytest.approx(10 * (0.25 + 0.5 * 2 + 1))
+    untimed = [replace(case, l2=UNTIMED, method=UNTIMED) for case in cases]
+    assert estimate_seconds(untimed, CASE_OPTIONS) is None
 
 
 def test_a_sweep_tells_what_it_does():
@@ -86,7 +96,7 @@ def test_a_sweep_tells_what_it_does():
     assert statuses(store) == {"scale": "ok", "wrong": "wrong"}
     assert watcher.said == ["scale", "ok", "wrong", "wrong"]
     assert (watcher.todo, watcher.kept) == (2, 0)
-    assert watcher.seconds == estimate_seconds(2, CASE_OPTIONS)
+    assert watcher.seconds == pytest.approx(2 * (0.25 + 0.5 * 2 + 1))
 
 
 def test_a_crash_and_a_sticky_error_cost_their_own_case_only():

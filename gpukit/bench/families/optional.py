@@ -8,11 +8,14 @@ from gpukit.bench.axes import Integers
 from gpukit.errors import ArgumentError
 
 AUTO = "auto"
+#: What CUDA accepts as a grid's x dimension at most.
+MAX_GRID = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Auto:
-    """``auto`` (gpukit chooses), or the ``allowed`` values, or any integer from ``minimum``."""
+    """``auto`` (gpukit chooses), or the ``allowed`` values, or any integer from ``minimum``
+    to `MAX_GRID`."""
 
     allowed: tuple[int | str, ...] = ()
     minimum: int = 0
@@ -25,7 +28,7 @@ class Auto:
         if item == AUTO:
             return (AUTO,)
         if not self.allowed:
-            return Integers(self.minimum)(item)
+            return Integers(self.minimum, maximum=MAX_GRID)(item)
         if item == "all":
             return self.allowed
         by_text = {str(value): value for value in self.allowed}
@@ -43,4 +46,6 @@ class Grids:
         return tuple(dict.fromkeys(values))
 
     def _item(self, item: str) -> tuple[int | str, ...]:
-        return (item,) if item in (AUTO, "gs1", "gs2") else Integers(1)(item)
+        if item in (AUTO, "gs1", "gs2"):
+            return (item,)
+        return Integers(1, maximum=MAX_GRID)(item)
