@@ -14,7 +14,10 @@ from . import terminal
 @click.option("--device", default=0, type=click.IntRange(min=0), help="CUDA index.")
 @click.option("--format", "how", type=click.Choice(["table", "json"]), default="table")
 def env(device: int, how: str) -> None:
-    """Show the device and versions that results depend on; works without a GPU."""
+    """Show the device and versions that results depend on; works without a GPU.
+
+    Where the sources are no git checkout, GPUKIT_SOURCE_REVISION in the environment gives git_sha.
+    """
     from gpukit.measure import environment, environment_id
 
     facts = environment(device)

@@ -1,4 +1,8 @@
-"""The set-up a measurement was taken on, as JSON-able facts; unknown ones are None."""
+"""The set-up a measurement was taken on, as JSON-able facts; unknown ones are None.
+
+Sources that are no git checkout (an exported tree, an installed copy) can be told their commit by
+the environment variable GPUKIT_SOURCE_REVISION; a checkout knows better and ignores it.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,14 @@ _Fact = TypeVar("_Fact")
 SCHEMA = 1
 # How a run was started does not change what was measured on.
 NOT_IDENTIFYING = frozenset({"argv"})
+REVISION_VARIABLE = "GPUKIT_SOURCE_REVISION"
 
 
 def environment(device_index: int = 0) -> dict[str, Any]:
     """Everything a row must carry about where it was measured. Works without a GPU.
 
-    ``device_index`` is a CUDA index. Sizes in bytes, clocks in MHz.
+    ``device_index`` is a CUDA index. Sizes in bytes, clocks in MHz. ``git_sha`` is that of the
+    checkout, else GPUKIT_SOURCE_REVISION, whose ``git_dirty`` is None: nobody could check.
     """
     return {
         "schema": SCHEMA,
@@ -135,13 +141,14 @@ def _version(distribution: str) -> str | None:
 
 
 def _git(source: Path) -> dict[str, Any]:
-    """Commit and dirty flag of the checkout that tracks ``source``; None outside of one.
+    """Commit and dirty flag of the checkout that tracks ``source``; outside of one what
+    GPUKIT_SOURCE_REVISION says, or None.
 
     Being inside a repository is not enough: an installed copy may lie in somebody else's.
     """
-    unknown = {"git_sha": None, "git_dirty": None}
     if _run_git(source, "ls-files", "--error-unmatch", source.name) is None:
-        return unknown
+        return {"git_sha": os.environ.get(REVISION_VARIABLE, "").strip() or None,
+                "git_dirty": None}
     sha = _run_git(source, "rev-parse", "HEAD")
     changes = _run_git(source, "status", "--porcelain", "--untracked-files=no")
     return {"git_sha": sha, "git_dirty": None if changes is None else bool(changes)}

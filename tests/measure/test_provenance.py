@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 NO_DEVICE = 10_000  # a CUDA index that exists nowhere
 
 
+@pytest.fixture(autouse=True)
+def _no_revision_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUKIT_SOURCE_REVISION", raising=False)
+
+
 def test_without_a_device_the_rest_is_still_told() -> None:
     env = environment(NO_DEVICE)
     assert json.loads(json.dumps(env)) == env
@@ -64,6 +69,24 @@ def test_a_copy_inside_somebody_elses_repository_has_no_commit(tmp_path: Path) -
     installed.parent.mkdir()
     installed.write_text("")
     assert provenance._git(installed) == {"git_sha": None, "git_dirty": None}
+
+
+def test_an_exported_tree_has_the_revision_it_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUKIT_SOURCE_REVISION", " 1234abc\n")
+    assert provenance._git(tmp_path / "x.py") == {"git_sha": "1234abc", "git_dirty": None}
+    monkeypatch.setenv("GPUKIT_SOURCE_REVISION", "")
+    assert provenance._git(tmp_path / "x.py") == {"git_sha": None, "git_dirty": None}
+
+
+def test_a_checkout_knows_better_than_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _repository(tmp_path)
+    own = provenance._git(source)
+    monkeypatch.setenv("GPUKIT_SOURCE_REVISION", "1234abc")
+    assert provenance._git(source) == own and own["git_sha"] != "1234abc"
 
 
 def test_no_git_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
