@@ -185,9 +185,11 @@ def _ok(nvrtc: Any, result: tuple[Any, ...]) -> Any:
 
 def _bytes(nvrtc: Any, program: Any, what: str) -> bytes:
     size = _ok(nvrtc, getattr(nvrtc, f"nvrtcGet{what}Size")(program))
-    buffer = b" " * size
+    # Zeros, not spaces: NVRTC writes into the object, and one-byte bytes objects are shared by all
+    # of Python. A log of one byte holds a NUL, which bytes(1) is already.
+    buffer = bytes(size)
     _ok(nvrtc, getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
-    return bytes(buffer)
+    return buffer
 
 
 def _text(nvrtc: Any, program: Any, what: str) -> str:

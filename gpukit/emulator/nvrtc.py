@@ -43,7 +43,7 @@ def _compile(
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{name}: NVRTC rejected the source:\n{_log(nvrtc, program)}")
         size: int = _check(nvrtc.nvrtcGetPTXSize(program))
-        text = b" " * size
+        text = bytes(size)  # not spaces: a shared one-byte object would be overwritten
         _check(nvrtc.nvrtcGetPTX(program, text))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -68,7 +68,7 @@ def _check(result: tuple[Any, ...]) -> Any:
 
 def _log(nvrtc: Any, program: Any) -> str:
     size: int = _check(nvrtc.nvrtcGetProgramLogSize(program))
-    text = b" " * size
+    text = bytes(size)
     _check(nvrtc.nvrtcGetProgramLog(program, text))
     return text.decode("utf-8", "replace").rstrip("\0 \n")
 

@@ -90,3 +90,13 @@ def test_buffers_do_not_share_storage() -> None:
     for thread in threads:
         thread.join()
     assert [read(b.write([i]), ["i64"])[0] for i, b in enumerate(buffers)] == list(range(8))
+
+
+def test_compiling_leaves_pythons_own_bytes_alone() -> None:
+    """NVRTC writes its log into a bytes object; an empty log must not land in the shared b' '."""
+    from gpukit import kernels
+    from gpukit.devices import nvrtc
+
+    nvrtc.compile_kernel(kernels.get("timing.spin"), {}, "compute_90")
+    assert bytes([32]) == b"\x20"
+    assert bytes([32]).decode() == chr(32)

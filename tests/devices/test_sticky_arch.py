@@ -19,7 +19,7 @@ def compile_with(*options: str) -> tuple[bool, str]:
     _, program = nvrtc.nvrtcCreateProgram(SOURCE, b"k.cu", 0, [], [])
     status = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])[0]
     _, size = nvrtc.nvrtcGetPTXSize(program)
-    ptx = b" " * size
+    ptx = bytes(size)
     nvrtc.nvrtcGetPTX(program, ptx)
     nvrtc.nvrtcDestroyProgram(program)
     target = re.search(rb"\.target (\w+)", ptx)

@@ -13,11 +13,11 @@ def to_ptx(arch: str, source: str = SOURCE) -> str:
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"measure.cu", 0, [], [])
     (result,) = nvrtc.nvrtcCompileProgram(program, 2, [f"-arch={arch}".encode(), b"-std=c++17"])
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    log = bytes(size)
     nvrtc.nvrtcGetProgramLog(program, log)
     assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
     _, size = nvrtc.nvrtcGetPTXSize(program)
-    ptx = b" " * size
+    ptx = bytes(size)
     nvrtc.nvrtcGetPTX(program, ptx)
     return ptx.decode()
 
