@@ -20,6 +20,7 @@ from gpukit.kernels.elementwise import BINARY, UNARY
 
 OPS = (*UNARY, *BINARY)
 MIB = 1 << 20
+_MOST_EMULATED = 1 << 24  # elements; some seconds per case
 
 _LAUNCH_AXES = (
     Axis("vec", (AUTO,), Auto((1, 2, 4, 8, 16, 32)),
@@ -88,6 +89,9 @@ class ElementwiseFamily:
             raise UnsupportedError(f"{op} is not defined for {case.dtype}; fp8 is for copy")
         if case.shape["n"] == 0:
             raise UnsupportedError("0 elements: nothing is launched, nothing to time")
+        if device.emulated and case.shape["n"] > _MOST_EMULATED:
+            raise UnsupportedError(f"{case.shape['n']} elements are too many to emulate; "
+                                   f"at most {_MOST_EMULATED}")
         return PreparedElementwise(op, case, device, peers)
 
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:

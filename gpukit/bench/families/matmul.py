@@ -16,6 +16,7 @@ from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import UnsupportedError
 
 _FLOATS = ("f32", "f16", "bf16")
+_MOST_EMULATED = 512**3  # some seconds per case
 LAYOUTS = ("nt", "nn", "tn", "tt")
 
 
@@ -68,6 +69,10 @@ class MatmulFamily:
         """Allocate, fill and compile one case."""
         if 0 in case.shape.values():
             raise UnsupportedError("a dimension is 0: no FLOPs to time")
+        m, n, k = (case.shape[name] for name in "mnk")
+        if device.emulated and m * n * k > _MOST_EMULATED:
+            raise UnsupportedError(f"{m} x {n} x {k} is too large to emulate; M N K may be at "
+                                   f"most {_MOST_EMULATED} (512^3)")
         kernels.get(case.kernel).arch_for(device.properties.capability)
         return PreparedMatmul(case, dtypes.parse(case.dtype), device, peers)
 
