@@ -50,9 +50,9 @@ def compare(
     """
     from gpukit.bench import compare as comparing
     from gpukit.bench.model import Row
-    from gpukit.bench.store import read_document
+    from gpukit.bench.store import read_samples
 
-    documents = [read_document(path) for path in (old, new)]
+    documents = [read_samples(path) for path in (old, new)]
     before, after = ([Row.from_dict(row) for row in d["rows"]] for d in documents)
     result = comparing.compare(before, after, noise=noise, across_devices=across_devices)
     environments = [document.get("environments", {}) for document in documents]

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 @click.argument("file", type=PATH)
 @click.option("--out", type=PATH, help="Write the page to this file; standard output otherwise.")
 def report(file: Path, out: Path | None) -> None:
-    """Turn the result FILE (.json) into a Markdown page with its environment and a legend."""
+    """Turn the result FILE (.json or .csv) into a Markdown page with a legend, and from .json also
+    with its environment."""
     from gpukit.bench.report import report as to_markdown
-    from gpukit.bench.store import read_document, replace_text
+    from gpukit.bench.store import read_result, replace_text
 
-    page = to_markdown(read_document(file))
+    page = to_markdown(read_result(file))
     if out is None:
         click.echo(page, nl=False)
     else:

@@ -175,7 +175,7 @@ def _sectors(name: str) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         traffic = (row.counters or {}).get(name) or {}
         requests = traffic.get("requests")
-        return number(traffic["sectors"] / requests if requests else None, 2)
+        return number(traffic.get("sectors", 0) / requests if requests else None, 2)
 
     return cell
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpukit.bench.columns import columns_for, constants, notes
 from gpukit.bench.model import Row
+from gpukit.bench.validate import check_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +52,9 @@ def _from_record(record: Mapping[str, str | None]) -> Row | None:
     cells = {name: record[name] for name in CSV_COLUMNS}
     if any(cell is None for cell in cells.values()):
         return None
-    row = Row.from_dict({name: _from_cell(name, cells[name] or "") for name in _FIELDS})
+    values = {name: _from_cell(name, cells[name] or "") for name in _FIELDS}
+    check_row(values)
+    row = Row.from_dict(values)
     return row if row.key == cells["key"] else None
 
 

@@ -39,9 +39,9 @@ def plot(rows: Iterable[Row], path: Path, *, x: str | None = None, y: str | None
         ArgumentError: no row has a speed, or ``x`` or ``y`` is not in the rows.
         MissingDependencyError: Matplotlib is not installed.
     """
-    timed = [row for row in rows if row.status in TIMED_STATUSES]
+    timed = [row for row in rows if row.status in TIMED_STATUSES and row.time_us]
     if not timed:
-        raise ArgumentError("nothing to plot: no row has a speed")
+        raise ArgumentError("nothing to plot: no row has a time (emulated devices have no clock)")
     x = _choose_x(timed, x)
     y = _choose_y(timed, y)
     figure = _figure()
@@ -66,7 +66,7 @@ def series(rows: Sequence[Row], x: str, y: str) -> dict[str, dict[float, float]]
     lines: dict[str, dict[float, float]] = {}
     for row in rows:
         values, height = _values(row), getattr(row, y)
-        if x in values and height is not None:
+        if _is_number(values.get(x)) and height is not None:
             label = " ".join(str(values[name]) for name in varying if name in values)
             lines.setdefault(label or row.family, {})[values[x]] = height
     return {label: dict(sorted(points.items())) for label, points in lines.items()}
@@ -105,7 +105,11 @@ def _choose_x(rows: Sequence[Row], x: str | None) -> str:
 
 def _numeric(row: Row) -> list[str]:
     values = {**row.shape, **row.params}
-    return [n for n, v in values.items() if isinstance(v, int) and not isinstance(v, bool)]
+    return [name for name, value in values.items() if _is_number(value)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _choose_y(rows: Sequence[Row], y: str | None) -> str:
@@ -146,4 +150,4 @@ def _decorate(axes: Any, rows: Sequence[Row], x: str, ylabel: str) -> None:
 
 
 def _positions(rows: Sequence[Row], x: str) -> list[float]:
-    return [values[x] for values in map(_values, rows) if x in values]
+    return [values[x] for values in map(_values, rows) if _is_number(values.get(x))]

@@ -7,6 +7,7 @@ appended: CSV by appending a line, JSON and Markdown by replacing the file in on
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import json
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpukit.bench import formats
 from gpukit.bench.model import SCHEMA_VERSION, Row
+from gpukit.bench.validate import check_document
 from gpukit.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -198,26 +200,28 @@ def _writable(path: Path) -> Path:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader sees the old text or the new, never a part."""
+    """Replace a file in one step: a reader sees the old text or the new, never a part.
+
+    Raises OSError, which names the file itself.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8", newline="")
         temporary.replace(path)
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def read_document(path: Path) -> dict[str, Any]:
     """Read a result document: what `JsonStore` wrote, or a bare list of rows.
 
-    Raises `ArgumentError` when it cannot be read, is neither, or is newer than this version.
+    Raises `ArgumentError` when it cannot be read, is neither, is newer than this version, or
+    holds anything of the wrong form.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise ArgumentError(f"{path} cannot be read: {problem.strerror}") from problem
-    except ValueError as problem:
-        raise ArgumentError(f"{path} is not JSON: {problem}") from problem
+    document = _parse(path)
     if isinstance(document, list):
         document = {"schema_version": SCHEMA_VERSION, "environments": {}, "rows": document}
     if not isinstance(document, dict) or "rows" not in document:
@@ -227,24 +231,62 @@ def read_document(path: Path) -> dict[str, Any]:
             f"{path} has schema version {document.get('schema_version')}; "
             f"this gpukit reads {SCHEMA_VERSION}"
         )
+    try:
+        check_document(document)
+    except ValueError as problem:
+        raise ArgumentError(f"{path}: {problem}") from problem
     return document
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ArgumentError(f"{path} cannot be read: {problem.strerror}") from problem
+    except ValueError as problem:
+        raise ArgumentError(f"{path} is not JSON: {problem}") from problem
+    except RecursionError as problem:
+        raise ArgumentError(f"{path} is nested too deeply") from problem
 
 
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a ``.json`` or ``.csv`` result."""
-    if path.suffix.lower() == ".csv":
+    if _is_csv(path):
         return read_csv(path)
     return [Row.from_dict(row) for row in read_document(path)["rows"]]
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read a result as a document; one from a ``.csv`` file has rows only, without samples."""
+    if not _is_csv(path):
+        return read_document(path)
+    rows = [row.to_dict() for row in read_csv(path)]
+    return {"schema_version": SCHEMA_VERSION, "environments": {}, "runs": [], "rows": rows}
+
+
+def read_samples(path: Path) -> dict[str, Any]:
+    """Read a result document for what only the samples tell; a ``.csv`` file has none."""
+    if _is_csv(path):
+        raise ArgumentError(f"{path}: CSV holds no samples, which tell noise; give the .json")
+    return read_document(path)
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
 
 
 def read_csv(path: Path) -> list[Row]:
     """Read the rows of a `CsvStore`; a last line cut short by a crash is passed over."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return formats.from_csv(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            missing = [n for n in formats.CSV_COLUMNS if n not in (reader.fieldnames or ())]
+            if missing:
+                raise ValueError(f"it has no column {missing[0]!r}")
+            return formats.from_csv(reader)
     except OSError as problem:
         raise ArgumentError(f"{path} cannot be read: {problem.strerror}") from problem
-    except (ValueError, KeyError) as problem:
+    except (ValueError, csv.Error, RecursionError) as problem:
         raise ArgumentError(f"{path} is not a gpukit CSV file: {problem}") from problem
 
 

@@ -237,6 +237,86 @@ def test_foreign_documents_are_refused(tmp_path, text, words):
         read_document(tmp_path / "r.json")
 
 
+ROW = {**make_row(1).to_dict(), "counters": {"global_loads": {"sectors": 4, "requests": 1}}}
+BAD_ROWS = [
+    ({}, "rows[0] has no 'family'"),
+    (1, "rows[0] is 1, not an object"),
+    ({**ROW, "shape": [1]}, "rows[0].shape is [1], not an object"),
+    ({**ROW, "shape": {"n": "1"}}, "rows[0].shape.n is '1', not an integer"),
+    ({**ROW, "params": None}, "rows[0].params is None, not an object"),
+    ({**ROW, "params": {"a": {}}}, "rows[0].params.a is {}, not a single value"),
+    ({**ROW, "time_us": "x"}, "rows[0].time_us is 'x', not a finite number"),
+    ({**ROW, "time_us": math.nan}, "rows[0].time_us is nan, not a finite number"),
+    ({**ROW, "gbs": math.inf}, "rows[0].gbs is inf, not a finite number"),
+    ({**ROW, "kernel": None}, "rows[0].kernel is None, not text"),
+    ({**ROW, "status": 3}, "rows[0].status is 3, not text"),
+    ({**ROW, "samples_us": [1, None]}, "rows[0].samples_us[1] is None, not a finite number"),
+    ({**ROW, "peers": {"a": 1}}, "rows[0].peers.a is 1, not an object"),
+    ({**ROW, "clocks": {"sm_mhz": 3}}, "rows[0].clocks.sm_mhz is 3, not an object"),
+    ({**ROW, "counters": {"global_loads": 3}}, "counters.global_loads is 3, not an object"),
+    ({**ROW, "counters": {"x": {"sectors": 3}}}, "counters.x has 'sectors' without 'requests'"),
+    ({**ROW, "launch": {"a": json.loads("[" * 30 + "]" * 30)}}, "more than 20 deep"),
+]
+
+
+@pytest.mark.parametrize(("row", "words"), BAD_ROWS, ids=lambda value: str(value)[-40:])
+def test_bad_rows_are_refused_with_their_place(tmp_path, row, words):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps([ROW]))
+    assert len(read_rows(path)) == 1
+    path.write_text(json.dumps([row]))
+    with pytest.raises(ArgumentError) as caught:
+        open_store(path, resume=True)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ('"rows": null', "rows is None, not a list"),
+        ('"rows": [], "runs": null', "runs is None, not a list"),
+        ('"rows": [], "runs": [1]', "runs[0] is 1, not an object"),
+        ('"rows": [], "runs": [{"command": 3}]', "runs[0].command is 3, not a list"),
+        ('"rows": [], "runs": [{"ceilings": {"f32": 3}}]', "ceilings.f32 is 3, not an object"),
+        ('"rows": [], "environments": []', "environments is [], not an object"),
+        ('"rows": [], "environments": {"a": 1}', "environments.a is 1, not an object"),
+    ],
+)
+def test_bad_documents_are_refused_with_the_place(tmp_path, part, words):
+    (tmp_path / "r.json").write_text(f'{{"schema_version": {SCHEMA_VERSION}, {part}}}')
+    with pytest.raises(ArgumentError) as caught:
+        read_document(tmp_path / "r.json")
+    assert words in str(caught.value)
+
+
+def test_bottomless_json_is_refused(tmp_path):
+    (tmp_path / "r.json").write_text("[" * 200_000)
+    with pytest.raises(ArgumentError, match=r"nested too deeply|is not JSON"):
+        read_document(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("text", ["remember the milk\n", "a,b\n1,2\n", '"' + "x" * 200_000 + '"'])
+def test_resume_never_replaces_another_csv_file(tmp_path, text):
+    path = tmp_path / "notes.csv"
+    path.write_text(text)
+    with pytest.raises(ArgumentError, match="is not a gpukit CSV file"):
+        open_store(path, resume=True)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("shape", ["[1]", "3", "{", "[" * 5000])
+def test_bad_csv_cells_are_refused(tmp_path, shape):
+    path = tmp_path / "r.csv"
+    record = {**dict.fromkeys(CSV_COLUMNS, ""), "shape": shape, "params": "{}"}
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, CSV_COLUMNS)
+        writer.writeheader()
+        writer.writerow(record)
+    with pytest.raises(ArgumentError, match="is not a gpukit CSV file"):
+        read_csv(path)
+
+
 def test_a_bare_list_of_rows_reads_as_a_document(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps([make_row(1).to_dict()]))
     assert read_rows(tmp_path / "r.json") == [make_row(1)]

@@ -162,7 +162,7 @@ def test_the_height_of_a_plot_is_what_the_rows_are_about(tmp_path, tflops, gbs, 
 
 
 def test_plotting_refuses_what_it_cannot_draw(tmp_path):
-    with pytest.raises(ArgumentError, match="no row has a speed"):
+    with pytest.raises(ArgumentError, match="no row has a time"):
         plot([make_row(status="wrong")], tmp_path / "p.png")
     with pytest.raises(ArgumentError, match="--x 'zz' is not in the rows; there is n"):
         plot([make_row()], tmp_path / "p.png", x="zz")

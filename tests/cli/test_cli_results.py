@@ -95,6 +95,53 @@ def test_a_report_goes_to_a_pipe_or_a_file(gpukit, measured, tmp_path):
     assert len(done.err.splitlines()) == 1
 
 
+def test_csv_reports_but_does_not_compare(gpukit, measured):
+    measured("r.csv")
+    assert "## fake" in gpukit("report", "r.csv").out
+    done = gpukit("compare", "r.csv", "r.csv")
+    assert done.code == 2
+    assert "r.csv: CSV holds no samples" in done.err
+    assert "give the .json" in done.err
+
+
+def test_a_report_that_cannot_be_written_names_the_file_asked_for(gpukit, measured):
+    measured("r.json")
+    done = gpukit("report", "r.json", "--out", "nonexistent/x.md")
+    assert done.code == 1
+    assert "'nonexistent/x.md'" in done.err
+    assert ".tmp" not in done.err
+
+
+@pytest.mark.parametrize("text", ['{"rows": null, "schema_version": 1}', "[{}]", "[1]"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "r.json", "r.json"),
+        ("report", "r.json"),
+        ("plot", "r.json"),
+        ("bench", "fake", "--resume", "--out", "r.json", "--device", "none"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_bad_results_are_one_line_that_names_the_file(gpukit, tmp_path, words, text):
+    (tmp_path / "r.json").write_text(text)
+    done = gpukit(*words)
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert "r.json: rows" in line
+    assert (tmp_path / "r.json").read_text() == text
+
+
+def test_rows_without_a_time_are_not_drawn(gpukit, tmp_path):
+    gpukit("bench", "fake", "--no-isolate", "--out", "r.json")
+    document = json.loads((tmp_path / "r.json").read_text())
+    document["rows"][0].update(time_us=None, gbs=None, tflops=None)
+    (tmp_path / "r.json").write_text(json.dumps(document))
+    done = gpukit("plot", "r.json")
+    assert done.code == 2
+    assert "nothing to plot: no row has a time" in done.err
+
+
 def test_a_plot_is_drawn(gpukit, tmp_path):
     pytest.importorskip("matplotlib")
     gpukit("bench", "fake", "--n", "1Ki:16Ki:x2", "--no-isolate", "--out", "r.json")
