@@ -234,7 +234,7 @@ class FakePrepared:
 class FakeFamily:
     name: str = "fake"
     summary: str = "Kernels that need no GPU."
-    peers: tuple[str, ...] = ("twin", "slowpoke", "absent")
+    peers: tuple[str, ...] = ("twin", "slowpoke")
 
     @property
     def axes(self) -> tuple[Axis, ...]:
