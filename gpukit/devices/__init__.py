@@ -25,7 +25,7 @@ def get(name: str = "auto") -> Device:
     if name == "auto":
         return cast(Device, _cuda().get(0) if _has_gpu() else _emulated().current())
     if kind == "cuda":
-        if index and not index.isdigit():
+        if index and not (index.isascii() and index.isdecimal()):
             raise ArgumentError(f"device {name!r} is not of the form cuda:0")
         return cast(Device, _cuda().get(int(index or 0)))
     if kind == "emu":
