@@ -90,8 +90,31 @@ def test_narrowing(rng, to, from_, mode):
             return x
         return rounded(Fraction(x), FLOATS[to], mode) or math.copysign(0.0, x)
 
-    want = [convert(x) for x in a.astype("f8").tolist()]
-    same_bits(got, with_canonical_nan(want, FLOATS[to]))
+    want = with_canonical_nan([convert(x) for x in a.astype("f8").tolist()], FLOATS[to])
+    same_bits(got, with_narrowed_nan(want, a) if from_ == "f64" else want)
+
+
+def with_narrowed_nan(values, a):
+    """Where binary64 ``a`` is NaN: its sign and upper payload bits, and quiet."""
+    bits, mantissa = 8 * values.itemsize, ml_dtypes.finfo(values.dtype).nmant
+    result = values.copy()
+    for i in np.flatnonzero(np.isnan(a)):
+        raw = int(a.view("u8")[i])
+        code = (raw >> 63 << (bits - 1)) | ((1 << (bits - 1)) - (1 << (mantissa - 1)))
+        code |= (raw & ((1 << 52) - 1)) >> (52 - mantissa)
+        result.view(f"u{values.itemsize}")[i] = code
+    return result
+
+
+def test_nan_payloads_move_to_wider_formats():
+    half, brain = np.array([0x7C01, 0xFC03], "u2"), np.array([0x7F81, 0xFFC5], "u2")
+    got = compute("cvt.f64.f16 %d, %a;", np.tile(half, 256).view("f2"), out="f8")
+    assert [hex(v) for v in got.view("u8")[:2]] == ["0x7ff8040000000000", "0xfff80c0000000000"]
+    got = compute("cvt.f32.bf16 %d, %a;", np.tile(brain, 256).view(FLOATS["bf16"]), out="f4")
+    assert [hex(v) for v in got.view("u4")[:2]] == ["0x7f810000", "0xffc50000"]
+    single = np.tile(np.array([0x7F800001, 0xFFC00005], "u4"), 256).view("f4")
+    got = compute("cvt.ftz.f64.f32 %d, %a;", single, out="f8")
+    assert {hex(v) for v in got.view("u8")} == {"0x7fffffffe0000000"}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +155,7 @@ def test_flush_and_saturate(rng):
     a = floats(rng, "f8", N)
     a[:50] = rng.standard_normal(50) * 1e-39
     got = compute("cvt.rn.ftz.f32.f64 %d, %a;", a, out="f4")
-    want = with_canonical_nan(a.astype("f4"), "f4")
+    want = with_narrowed_nan(a.astype("f4"), a)
     want = np.where(np.abs(want) < 2.0**-126, np.copysign(np.float32(0), want), want)
     same_bits(got, want)
     got = compute("cvt.rn.sat.f32.f64 %d, %a;", a, out="f4")
@@ -155,13 +178,16 @@ def test_relu_and_satfinite(rng, to):
 def test_tf32_keeps_ten_bits(rng):
     a = floats(rng, "f4", N)
     got = compute("cvt.rna.tf32.f32 %d, %a;", a, out="f4")
-    finite = np.isfinite(a)
-    bits = a.view("u4") + np.uint32(0x1000) & np.uint32(0xFFFFE000)  # half away, then cut
-    want = np.where(finite, bits.view("f4"), a)
-    same_bits(got, with_canonical_nan(want, "f4"))
+    finite, kept = np.isfinite(a), np.uint32(0xFFFFE000)
+    bits = np.where(finite, a.view("u4") + np.uint32(0x1000), a.view("u4")) & kept
+    same_bits(got, bits.view("f4"))  # half away, then cut; infinities and NaN are only cut
+    got = compute("cvt.rna.satfinite.tf32.f32 %d, %a;", a, out="f4")
+    over = bits & np.uint32(0x7F800000) == 0x7F800000
+    same_bits(got, np.where(over, bits - np.uint32(0x2000), bits).view("f4"))
     got = compute("cvt.rz.tf32.f32 %d, %a;", a, out="f4")
     cut = (a.view("u4") & np.uint32(0xFFFFE000)).view("f4")
-    same_bits(got, with_canonical_nan(np.where(finite, cut, a), "f4"))
+    nan = np.uint32(0x7FFFE000).view("f4")
+    same_bits(got, np.where(np.isnan(a), nan, cut))
 
 
 @pytest.mark.parametrize("to", ["f16", "bf16"])

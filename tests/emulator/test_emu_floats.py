@@ -299,11 +299,53 @@ def test_sign_manipulation(rng, name):
     a, b = floats(rng, dtype, N), floats(rng, dtype, N)
     bits = np.dtype(f"u{dtype.itemsize}")
     top = bits.type(1 << (8 * dtype.itemsize - 1))
-    same_bits(compute(f"neg.{name} %d, %a;", a, out=dtype), (a.view(bits) ^ top).view(dtype))
-    same_bits(compute(f"abs.{name} %d, %a;", a, out=dtype), (a.view(bits) & ~top).view(dtype))
+    nan = np.isnan(a)
+    kept = a.view(bits) | bits.type(1 << 51) if name == "f64" else bits.type((int(top) - 1))
+    for op, changed in (("neg", a.view(bits) ^ top), ("abs", a.view(bits) & ~top)):
+        want = np.where(nan, kept, changed)
+        same_bits(compute(f"{op}.{name} %d, %a;", a, out=dtype), want.view(dtype))
     if name in ("f32", "f64"):
         want = (a.view(bits) & top) | (b.view(bits) & ~top)
         same_bits(compute(f"copysign.{name} %d, %a, %b;", a, b, out=dtype), want.view(dtype))
+
+
+NANS64 = np.array([0x7FF8000000000000, 0x7FF0000000000001, 0xFFF8000000000005], "u8")
+
+
+@pytest.mark.parametrize(
+    ("op", "first"),
+    [("add.rn", 1), ("sub.rm", 1), ("mul.rz", 1), ("min", 1), ("div.rn", 0), ("div.rp", 0)],
+)
+def test_one_of_two_double_precision_nans_stays(op, first):
+    """The second operand's, or a division's first, always as a quiet NaN."""
+    a, b = (np.tile(v.ravel(), 60) for v in np.meshgrid(NANS64, NANS64))
+    got = compute(f"{op}.f64 %d, %a, %b;", a.view("f8"), b.view("f8"), out="f8")
+    same_bits(got, ((a, b)[first] | np.uint64(1 << 51)).view("f8"))
+
+
+def test_fused_double_precision_keeps_the_addend_s_nan():
+    a, b, c = np.zeros(512), np.full(512, np.inf), np.full(512, 0x7FF0000000000007, "u8").view("f8")
+    for mode in ("rn", "rz"):
+        got = compute(f"fma.{mode}.f64 %d, %a, %b, %c;", a, b, c, out="f8")
+        assert {hex(v) for v in got.view("u8")} == {"0x7ff8000000000007"}
+        got = compute(f"fma.{mode}.f64 %d, %a, %b, %c;", a, b, a, out="f8")
+        assert {hex(v) for v in got.view("u8")} == {"0xfff8000000000000"}
+
+
+def test_approximate_division_by_the_largest_numbers():
+    """Their reciprocal is zero."""
+    a = np.tile(np.array([1, -3, np.inf, 2.0**120], "f4"), 128)
+    b = np.full(512, np.float32(2.0**126) * np.float32(1.5))
+    got = compute("div.approx.f32 %d, %a, %b;", a, b, out="f4")
+    same_bits(got, with_canonical_nan(np.tile([0.0, -0.0, np.nan, 0.0], 128), "f4"))
+    got = compute("div.full.f32 %d, %a, %b;", a, b, out="f4")
+    same_bits(got, a / b)
+
+
+def test_division_flushes_what_was_subnormal_before_rounding():
+    tiny, above = np.full(512, 2.0**-126, "f4"), np.full(512, np.nextafter(np.float32(1), 2), "f4")
+    same_bits(compute("div.rp.ftz.f32 %d, %a, %b;", tiny, above, out="f4"), np.zeros(512, "f4"))
+    same_bits(compute("div.rp.f32 %d, %a, %b;", tiny, above, out="f4"), tiny)
 
 
 RELATIONS = {
@@ -359,7 +401,7 @@ def test_classification(rng, name):
     want = {
         "finite": np.isfinite(a), "infinite": np.isinf(a), "number": ~np.isnan(a),
         "notanumber": np.isnan(a), "subnormal": subnormal,
-        "normal": np.isfinite(a) & (np.abs(a) >= tiny),
+        "normal": np.isfinite(a) & ~subnormal,  # hardware counts zeros
     }  # fmt: skip
     for test, holds in want.items():
         got = compute(f"testp.{test}.{name} %q1, %a; selp.u32 %d, 1, 0, %q1;", a)

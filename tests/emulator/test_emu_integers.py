@@ -85,10 +85,13 @@ def test_division_truncates(rng, name):
               expect(lambda x, y: x - y * c_div(x, y), dtype, a, b))  # fmt: skip
 
 
-def test_division_by_zero_gives_all_ones():
-    a = np.array([0, 1, 0xFFFFFFFF], np.uint32)
-    got = compute("div.u32 %d, %a, %b;", a, np.zeros(3, np.uint32))
-    assert (got == 0xFFFFFFFF).all()
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("op", ["div", "rem"])
+def test_division_by_zero_gives_all_ones(op, name):
+    a = np.array([0, 1, 7, 0], TYPES[name])
+    a[3] = ~a[3]
+    got = compute(f"{op}.{name} %d, %a, %b;", a, np.zeros_like(a), out=a.dtype)
+    assert (got == ~a.dtype.type(0)).all()
 
 
 @pytest.mark.parametrize("name", ["s16", "s32", "s64"])

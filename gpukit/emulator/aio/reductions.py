@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpukit.emulator.alu.floats import extremum
-from gpukit.emulator.alu.formats import F32, flush
+from gpukit.emulator.alu.sums import memory_sum
 from gpukit.emulator.instructions import Modifiers, Unsupported
 from gpukit.emulator.ptx.types import TYPES, PtxType
 
@@ -56,11 +56,11 @@ def take_reduction(modifiers: Modifiers, to_space: str) -> Reduction:
 
 
 def reduction(operation: str, type_: PtxType) -> Reduction:
-    """The reduction of a type. Binary32 sums flush subnormals, half precision keeps them."""
+    """The reduction of a type. No sum flushes subnormals."""
     if type_.is_float and operation in ("min", "max"):
         return Reduction(type_, extremum(Modifiers(()), type_, operation).fn)
-    if type_.dtype == F32 and operation == "add":
-        return Reduction(type_, lambda old, new: flush(flush(old) + flush(new)))
+    if type_.is_float and operation == "add":
+        return Reduction(type_, memory_sum(type_.dtype, atomic=False))
     return Reduction(type_, _INTEGER[operation])
 
 

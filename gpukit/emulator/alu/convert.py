@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.emulator.alu.formats import (
+    BF16,
     F16,
     F32,
     F64,
     canonical,
+    converted_nan,
     finfo,
     flush,
+    quantize,
     relu,
     round_to,
     saturate,
@@ -131,14 +134,18 @@ def _between_floats(modifiers: Modifiers, mode: str, to: Any, from_: Any) -> Any
     ftz, sat = modifiers.flag("ftz"), modifiers.flag("sat")
     clamp, finite = modifiers.flag("relu"), modifiers.flag("satfinite")
     core = _resize(mode, to, from_)
-    steps: list[Any] = [saturate] * sat + [relu] * clamp + [canonical]
-    if finite:
-        steps.insert(0, clamp_finite)
+    keeps_nan = _keeps_nan(to, from_) and not (ftz and from_ == F32)
+    steps: list[Any] = [clamp_finite] * finite + [saturate] * sat + [relu] * clamp
     if ftz and to == F32:
         steps.insert(0, flush)
 
     def run(a: Any) -> Any:
-        result = core(flush(a) if ftz and from_ == F32 else a)
+        a = canonical(flush(a).copy()) if ftz and from_ == F32 else a
+        result = core(a)
+        if keeps_nan or to == F64:
+            result = np.where(a != a, converted_nan(a, to, (to, from_) != (F32, BF16)), result)
+        else:
+            result = canonical(result)
         for step in steps:
             result = step(result)
         return result
@@ -156,6 +163,11 @@ def _resize(mode: str, to: Any, from_: Any) -> Any:
     return lambda a: round_to(a.astype(F64), to, mode or "rn")
 
 
+def _keeps_nan(to: Any, from_: Any) -> bool:
+    """Whether sign and payload survive: around binary64, and where bf16 is only shifted."""
+    return F64 in (to, from_) or (to, from_) == (F32, BF16)
+
+
 def clamp_finite(r: Any) -> Any:
     """``.satfinite``: beyond the largest number stays the largest number; NaN passes."""
     largest = r.dtype.type(finfo(r.dtype).max)
@@ -163,19 +175,33 @@ def clamp_finite(r: Any) -> Any:
 
 
 def _to_tf32(modifiers: Modifiers, mode: str) -> Any:
-    from gpukit.emulator.alu.formats import quantize
-
     clamp, finite = modifiers.flag("relu"), modifiers.flag("satfinite")
-    largest = float(np.uint32(0x7F7FE000).view(np.float32))
+    if mode == "rna":
+        return lambda a: _nearest_away_tf32(a, finite)
+    largest = float(_LARGEST_TF32.view(F32))
 
     def run(a: Any) -> Any:
         y = quantize(a.astype(F64), 10, -126, mode)
         if finite:
             y = np.where(np.isnan(y), y, np.clip(y, -largest, largest))
-        result = y.astype(F32)
-        return canonical(relu(result) if clamp else result)
+        result = relu(y.astype(F32)) if clamp else y.astype(F32)
+        return np.where(a != a, _NAN_TF32.view(F32), result)
 
     return run
+
+
+_NAN_TF32, _LARGEST_TF32 = np.uint32(0x7FFFE000), np.uint32(0x7F7FE000)
+_INFINITY, _TF32_BITS = np.uint32(0x7F800000), np.uint32(0xFFFFE000)
+
+
+def _nearest_away_tf32(a: Any, finite: bool) -> Any:
+    """Half a unit is added to the bits; infinities and NaN are only cut, or put below infinity."""
+    raw = a.view(np.uint32)
+    special = (raw & _INFINITY) == _INFINITY
+    raw = np.where(special, raw, raw + np.uint32(0x1000)) & _TF32_BITS
+    if finite:
+        raw = np.where((raw & _INFINITY) == _INFINITY, raw - np.uint32(0x2000), raw)
+    return raw.view(F32)
 
 
 # cvt.pack

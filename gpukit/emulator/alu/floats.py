@@ -27,19 +27,19 @@ Core = Callable[..., Any]
 MODES = ("rn", "rz", "rm", "rp")
 
 
-def finished(core: Core, modifiers: Modifiers, nan: bool = True) -> Core:
+def finished(core: Core, modifiers: Modifiers) -> Core:
     """``core`` with the modifiers .ftz, .sat and .relu and the hardware's NaN around it."""
     ftz, sat = modifiers.flag("ftz"), modifiers.flag("sat")
     clamp = modifiers.flag("relu")
-    steps = [flush] * ftz + [saturate] * sat + [relu] * clamp + [canonical] * nan
-    if steps == [canonical] and not ftz:
-        return lambda *args: canonical(core(*args))
+    steps = [flush] * ftz + [saturate] * sat + [relu] * clamp
+    if not steps:
+        return lambda *args: canonical(core(*args), *args)
 
     def run(*args: Any) -> Any:
         result = core(*[flush(a) for a in args] if ftz else args)
         for step in steps:
             result = step(result)
-        return result
+        return canonical(result, *args)
 
     return run
 
@@ -147,19 +147,33 @@ def div(modifiers: Modifiers) -> Expr:
     type_ = modifiers.type()
     if not type_.is_float:
         return Expr(quotient, (type_, type_), type_)
-    approximate = modifiers.flag("approx") or modifiers.flag("full")
+    approximate, full = modifiers.flag("approx"), modifiers.flag("full")
     mode = modifiers.pick(*MODES, default="rn")
-    core = _divide32(mode) if type_.dtype == F32 else _divide64(mode)
-    if approximate:
-        core = _divide32("rn")
+    if type_.dtype == F64:  # where both are NaN, the first one's payload stays
+        core = _divide64(mode)
+        return Expr(lambda a, b: canonical(core(a, b), b, a), (type_, type_), type_)
+    core = _divide_roughly if approximate else _divide32("rn" if full else mode, modifiers)
     return Expr(finished(core, modifiers), (type_, type_), type_)
 
 
-def _divide32(mode: str) -> Core:
+def _divide_roughly(a: Any, b: Any) -> Any:
+    """a times the reciprocal of b, which is zero for the largest b."""
+    return a / np.where(np.abs(b) > 2.0**126, np.copysign(F32.type(np.inf), b), b)
+
+
+def _divide32(mode: str, modifiers: Modifiers) -> Core:
     if mode == "rn":
         return np.divide
+    ftz = "ftz" in modifiers.words
+
     # Quotients of 24-bit numbers are never close enough to a binary32 number to be rounded onto it.
-    return lambda a, b: round_to(a.astype(F64) / b.astype(F64), F32, mode)
+    def run(a: Any, b: Any) -> Any:
+        exact = a.astype(F64) / b.astype(F64)
+        if ftz:  # what is subnormal before rounding is flushed, even if rounding would save it
+            exact = np.where(np.abs(exact) < _SMALLEST, np.copysign(0.0, exact), exact)
+        return round_to(exact, F32, mode)
+
+    return run
 
 
 def _divide64(mode: str) -> Core:
@@ -211,20 +225,20 @@ _TESTS: dict[str, Core] = {
     "infinite": np.isinf,
     "number": lambda a: a == a,
     "notanumber": lambda a: a != a,
-    "normal": lambda a: np.isfinite(a) & (a != 0) & ~_subnormal(a),
+    "normal": lambda a: np.isfinite(a) & ~_subnormal(a),  # zeros are, on hardware
     "subnormal": _subnormal,
 }
 
 
 def sign_bits(modifiers: Modifiers, type_: PtxType, kind: str) -> Expr:
-    """abs and neg on floats: only the sign bit changes."""
+    """abs and neg on floats: only the sign bit changes, but NaN is treated as in arithmetic."""
     ftz = modifiers.flag("ftz")
     bits = np.dtype(f"u{type_.dtype.itemsize}")
     top = bits.type(1 << (8 * bits.itemsize - 1))
 
     def run(a: Any) -> Any:
         raw = (flush(a) if ftz else a).view(bits)
-        return (raw ^ top if kind == "neg" else raw & ~top).view(a.dtype)
+        return canonical((raw ^ top if kind == "neg" else raw & ~top).view(a.dtype), a)
 
     return Expr(run, (type_,), type_)
 

@@ -10,7 +10,7 @@ import numpy as np
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
-# The NaN that arithmetic produces, whatever the inputs; binary64 keeps payloads instead.
+# The NaN that arithmetic produces, whatever the inputs; binary64 keeps payloads, see keep_nan.
 _NAN_BITS = {
     F32: (np.dtype(np.uint32), np.uint32(0x7FFFFFFF)),
     F16: (np.dtype(np.uint16), np.uint16(0x7FFF)),
@@ -21,17 +21,44 @@ _TINY = {d: d.type(finfo(d).smallest_normal) for d in (F16, F32, F64, BF16)}
 _ZERO = {d: d.type(0) for d in (F16, F32, F64, BF16)}
 _ONE = {d: d.type(1) for d in (F16, F32, F64, BF16)}
 # Explicit mantissa bits and the smallest normal exponent, e.g. 2**-126.
-_SHAPES = {F16: (10, -14), BF16: (7, -126), F32: (23, -126)}
+_SHAPES = {F16: (10, -14), BF16: (7, -126), F32: (23, -126), F64: (52, -1022)}
+_BITS64 = np.dtype(np.uint64)
+_DEFAULT_NAN64, _QUIET64 = np.uint64(0xFFF8 << 48), np.uint64(1 << 51)
 
 
-def canonical(r: Any) -> Any:
-    """``r`` (a fresh array) with every NaN replaced by the hardware's."""
+def canonical(r: Any, *inputs: Any) -> Any:
+    """``r`` (a fresh array) with every NaN replaced by the hardware's.
+
+    In binary64 that is the last NaN of ``inputs``; without inputs those stay as they are.
+    """
     bad = r != r
     if b"\x01" in bad.tobytes():
         found = _NAN_BITS.get(r.dtype)
         if found is not None:
             r.view(found[0])[bad] = found[1]
+        elif inputs:
+            return keep_nan(r, bad, *inputs)
     return r
+
+
+def keep_nan(r: Any, bad: Any, *inputs: Any, quiet: bool = True) -> Any:
+    """Binary64 ``r`` with the last NaN of ``inputs`` where ``bad``, or the default NaN."""
+    mark = _QUIET64 if quiet else np.uint64(0)
+    bits = np.where(bad, _DEFAULT_NAN64, r.view(_BITS64))
+    for x in inputs:
+        bits = np.where(bad & (x != x), x.view(_BITS64) | mark, bits)
+    return bits.view(F64)
+
+
+def converted_nan(a: Any, to: Any, quiet: bool = True) -> Any:
+    """The NaN ``a`` in another format: sign and upper payload bits stay, and it becomes quiet."""
+    width, mantissa = 8 * to.itemsize, _SHAPES[to][0]
+    raw = a.view(f"u{a.dtype.itemsize}").astype(_BITS64)
+    sign = raw >> np.uint64(8 * a.dtype.itemsize - 1) << np.uint64(width - 1)
+    payload = raw << np.uint64(64 - _SHAPES[a.dtype][0]) >> np.uint64(64 - mantissa)
+    exponent = np.uint64((1 << (width - 1)) - (1 << mantissa))
+    mark = np.uint64(quiet << (mantissa - 1))
+    return (sign | exponent | payload | mark).astype(f"u{to.itemsize}").view(to)
 
 
 def flush(x: Any) -> Any:

@@ -116,16 +116,29 @@ def _product24(a: Any, b: Any, form: str) -> Any:
 
 def quotient(a: Any, b: Any) -> Any:
     """Division towards zero; x / 0 gives all ones, as the hardware's routine does."""
-    if a.dtype.kind == "u":
-        return np.where(b == 0, np.iinfo(a.dtype).max, a // np.where(b == 0, 1, b))
-    unsigned = np.dtype(f"u{a.dtype.itemsize}")
-    magnitude = quotient(np.abs(a).view(unsigned), np.abs(b).view(unsigned)).astype(a.dtype)
-    return np.where((a < 0) != (b < 0), -magnitude, magnitude)
+    return _where_divisible(a, b, _truncated(a, _divisor(b)))
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """The rest that belongs to ``quotient``, with the sign of ``a``."""
-    return (a - quotient(a, b).astype(a.dtype) * b).astype(a.dtype)
+    """The rest, with the sign of ``a``; all ones after a division by zero."""
+    divisor = _divisor(b)
+    return _where_divisible(a, b, a - _truncated(a, divisor) * divisor)
+
+
+def _divisor(b: Any) -> Any:
+    return np.where(b == 0, b.dtype.type(1), b)
+
+
+def _where_divisible(a: Any, b: Any, result: Any) -> Any:
+    return np.where(b == 0, ~a.dtype.type(0), result)
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "u":
+        return a // b
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    magnitude = (np.abs(a).view(unsigned) // np.abs(b).view(unsigned)).astype(a.dtype)
+    return np.where((a < 0) != (b < 0), -magnitude, magnitude)
 
 
 @alu("rem")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.emulator.alu.floats import extremum
-from gpukit.emulator.alu.formats import F32, flush
+from gpukit.emulator.alu.sums import memory_sum, shared_sum
 from gpukit.emulator.instructions import Mask, Modifiers, Op, Unsupported, op
 from gpukit.emulator.mem.access import Access
 from gpukit.emulator.mem.patterns import ATOMICS
@@ -102,14 +102,9 @@ def _update(kind: str, type_: PtxType, space: str) -> Update:
         return _PLAIN[kind]
     if kind in ("min", "max"):
         return extremum(Modifiers(()), type_, kind).fn
-    if kind == "add" and type_.dtype == F32 and space != "shared":
-        return _add_flushing
+    if kind == "add":
+        return shared_sum if space == "shared" else memory_sum(type_.dtype, atomic=True)
     return _PLAIN[kind]
-
-
-def _add_flushing(old: Any, b: Any) -> Any:
-    """Binary32 atomics on global memory flush subnormals."""
-    return flush(flush(old) + flush(b))
 
 
 def modify(access: Access, type_: PtxType, k: int, update: Update, given: list[Any]) -> Any:
