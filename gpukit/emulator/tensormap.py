@@ -40,8 +40,8 @@ DATA_TYPES: dict[str, tuple[int, str]] = {
 }
 _PACKED = ("16u4_align8b", "16u4_align16b", "16u6_align16b")
 # name -> bytes of the inner box dimension at most (0: no limit)
-SWIZZLES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128,
-            "128B_atom_32B_flip_8B": 128, "128B_atom_64B": 128}  # fmt: skip
+SWIZZLES = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
+_LATER_SWIZZLES = ("128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B")  # not on sm_90
 INTERLEAVES = ("none", "16B", "32B")
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
@@ -194,6 +194,11 @@ def _check_names(
         raise LaunchError(f"data_type: {data_type} is not emulated; use uint8 and count bytes")
     _one_of("data_type", data_type, DATA_TYPES)
     _one_of("interleave", interleave, INTERLEAVES)
+    if swizzle in _LATER_SWIZZLES:
+        raise LaunchError(
+            f"swizzle: the driver refuses {swizzle} on compute capability 9.0; accepted: "
+            f"{', '.join(SWIZZLES)}"
+        )
     _one_of("swizzle", swizzle, SWIZZLES)
     _one_of("l2_promotion", l2_promotion, L2_PROMOTIONS)
     _one_of("oob_fill", oob_fill, OOB_FILLS)

@@ -300,7 +300,7 @@ def test_sign_manipulation(rng, name):
     bits = np.dtype(f"u{dtype.itemsize}")
     top = bits.type(1 << (8 * dtype.itemsize - 1))
     nan = np.isnan(a)
-    kept = a.view(bits) | bits.type(1 << 51) if name == "f64" else bits.type((int(top) - 1))
+    kept = a.view(bits) | bits.type(1 << 51) if name == "f64" else bits.type(int(top) - 1)
     for op, changed in (("neg", a.view(bits) ^ top), ("abs", a.view(bits) & ~top)):
         want = np.where(nan, kept, changed)
         same_bits(compute(f"{op}.{name} %d, %a;", a, out=dtype), want.view(dtype))

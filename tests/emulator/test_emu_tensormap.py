@@ -42,6 +42,7 @@ BAD = [
     ({"interleave": "8B"}, "interleave: '8B' is unknown"),
     ({"swizzle": "32B"}, "64 bytes; swizzle 32B allows 32"),
     ({"swizzle": "128B", "box_dim": (128, 8)}, "256 bytes; swizzle 128B allows 128"),
+    ({"swizzle": "128B_atom_32B"}, "refuses 128B_atom_32B on compute capability 9.0; accepted"),
     ({"l2_promotion": "32B"}, "l2_promotion"),
     ({"oob_fill": "nan", "data_type": "uint16"}, "oob_fill: nan needs a floating-point"),
 ]
@@ -57,13 +58,13 @@ def test_the_encoder_refuses_what_the_driver_refuses(change, message):
 def test_encoding_keeps_every_field():
     raw = tensormap.encode(
         "bfloat16", 1 << 40, (1 << 32, 7, 6, 5, 4), (1 << 34, 1 << 36, 1 << 38, 16),
-        (8, 1, 2, 3, 256), (1, 2, 3, 4, 8), swizzle="128B_atom_32B", l2_promotion="256B",
+        (8, 1, 2, 3, 256), (1, 2, 3, 4, 8), swizzle="128B", l2_promotion="256B",
         oob_fill="nan",
     )  # fmt: skip
     fields = tensormap.decode(raw)
     assert fields == tensormap.Encoded(
         "bfloat16", 1 << 40, (1 << 32, 7, 6, 5, 4), (1 << 34, 1 << 36, 1 << 38, 16),
-        (8, 1, 2, 3, 256), (1, 2, 3, 4, 8), "128B_atom_32B", "nan",
+        (8, 1, 2, 3, 256), (1, 2, 3, 4, 8), "128B", "nan",
     )  # fmt: skip
     assert tensormap.decode(bytes(128)) is None
 
@@ -115,13 +116,11 @@ def dump(tensor, coords, offset=0, extent=None, **options):
     return out, result.counters
 
 
-# 16-byte (or, last, 8-byte) pieces of a 128-byte line as the ISA's tables show them.
+# 16-byte pieces of a 128-byte line as the ISA's tables show them.
 LINES = {
     "32B": lambda line, c: c ^ (line & 1),
     "64B": lambda line, c: c ^ (line & 3),
     "128B": lambda line, c: c ^ (line & 7),
-    "128B_atom_32B": lambda line, c: c ^ (line & 3) << 1,
-    "128B_atom_64B": lambda line, c: c ^ (line & 1) << 2,
 }
 
 
@@ -140,16 +139,6 @@ def test_swizzles(swizzle, offset):
     assert (got == want.ravel()).all()
 
 
-def test_swizzle_with_8_byte_flip():
-    """As 32-byte atoms, and on odd lines the halves of each 16 bytes change places."""
-    a = np.arange(128 * 16, dtype="u2").view("u1").reshape(32, 128)
-    got, _ = dump(TensorMap(a, (128, 32), swizzle="128B_atom_32B_flip_8B"), (0, 0))
-    for line in range(32):
-        for half in range(16):
-            source = (half ^ (line & 3) << 2) ^ (line & 1)
-            assert (got.reshape(32, 16, 8)[line, half] == a.reshape(32, 16, 8)[line, source]).all()
-
-
 def test_rows_shorter_than_the_swizzle_are_padded():
     a = np.arange(64 * 16, dtype="u2").view("u1").reshape(32, 64)
     got, _ = dump(TensorMap(a, (64, 32), swizzle="128B"), (0, 0), extent=32 * 128)
@@ -163,7 +152,7 @@ def test_rows_shorter_than_the_swizzle_are_padded():
 
 @pytest.mark.parametrize("swizzle", ["none", "64B"])
 @pytest.mark.parametrize("fill", ["zero", "nan"])
-@pytest.mark.parametrize("coords", [(0, 0), (3, 5), (-5, -2), (40, 20), (-32, 3), (48, 0), (7, 99)])
+@pytest.mark.parametrize("coords", [(0, 0), (8, 5), (-8, -2), (40, 20), (-32, 3), (48, 0), (8, 99)])
 def test_out_of_bounds_elements_are_filled(rng, coords, fill, swizzle):
     """The whole box counts, whatever part of it is inside."""
     a = rng.standard_normal((24, 48)).astype("f2")
@@ -245,7 +234,7 @@ def store(tensor, tile, coords, opcode=PLAIN, **options):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("coords", [(0, 0), (5, 3), (-4, -1), (30, 14), (99, 0)])
+@pytest.mark.parametrize("coords", [(0, 0), (8, 3), (-8, -1), (32, 14), (96, 0)])
 def test_stores_are_clipped(rng, coords, policy):
     y = np.zeros((16, 40), "u2")
     tile = rng.integers(1, 65535, (8, 32), "u2")
@@ -282,13 +271,24 @@ def test_tensor_reductions(rng, name, type_):
     dtype = np.dtype(ml_dtypes.bfloat16 if type_ == "bf16" else type_)
     y, tile = (rng.integers(0, 50, s).astype(dtype) for s in ((6, 32), (4, 16)))
     want = y.copy()
-    want[3:, 20:] = REDUCTIONS[name](want[3:, 20:], tile[:3, :12])
+    want[3:, 24:] = REDUCTIONS[name](want[3:, 24:], tile[:3, :8])
     opcode = f"cp.reduce.async.bulk.tensor.2d.global.shared::cta.{name}.tile.bulk_group"
-    store(TensorMap(y, (16, 4)), tile, (20, 3), opcode)
+    store(TensorMap(y, (16, 4)), tile, (24, 3), opcode)
     assert y.tobytes() == want.tobytes()
 
 
 # Misuse
+
+
+@pytest.mark.parametrize("first", [4, -1, 7, 100])
+def test_rows_start_at_multiples_of_16_bytes(first):
+    """Whatever the box covers; the other coordinates are free."""
+    tensor, tile = TensorMap(np.zeros((16, 40), "u2"), (32, 8)), np.zeros((8, 32), "u2")
+    message = f"innermost coordinate {first}: {first} elements of 2 bytes are not a multiple of 16"
+    with pytest.raises(MisalignedError, match=message):
+        dump(tensor, (first, 0))
+    with pytest.raises(MisalignedError, match=message):
+        store(tensor, tile, (first, 0))
 
 
 def test_reductions_need_a_type_that_has_them():

@@ -13,17 +13,14 @@ from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.tensormap import DATA_TYPES, SWIZZLES, Encoded
 
 PERIOD = 1024  # bytes after which every swizzle pattern repeats
-UNIT, FLIPPED_UNIT = 16, 8  # bytes that a swizzle keeps together
-_UNIT_DTYPES = {16: np.dtype(np.complex128), 8: np.dtype(np.uint64)}
+UNIT = 16  # bytes that a swizzle keeps together
+_UNIT_DTYPE = np.dtype(np.complex128)
 
 # Byte address in shared memory -> where the swizzle puts it.
 _SWIZZLED: dict[str, Callable[[Any], Any]] = {
     "32B": lambda a: a ^ (a >> 3 & 0x10),
     "64B": lambda a: a ^ (a >> 3 & 0x30),
     "128B": lambda a: a ^ (a >> 3 & 0x70),
-    "128B_atom_32B": lambda a: a ^ (a >> 2 & 0x60),
-    "128B_atom_32B_flip_8B": lambda a: a ^ (a >> 2 & 0x60) ^ (a >> 4 & 8),
-    "128B_atom_64B": lambda a: a ^ (a >> 1 & 0x40),
 }
 
 
@@ -75,9 +72,6 @@ class Geometry:
         self.view_strides = tuple(
             stride * step for stride, step in zip(self.strides, steps, strict=True)
         )[::-1]
-        flips = encoded.swizzle == "128B_atom_32B_flip_8B"
-        self.unit = FLIPPED_UNIT if flips else UNIT
-        self.unit_dtype = _UNIT_DTYPES[self.unit]
         self._places: dict[int, Any] = {}
 
     @property
@@ -118,26 +112,26 @@ class Geometry:
         phase = offset % PERIOD
         found = self._places.get(phase)
         if found is None:
-            units = np.arange(self.row // self.unit) * self.unit
+            units = np.arange(self.row // UNIT) * UNIT
             flat = (phase + np.arange(self.rows)[:, None] * self.pitch + units).ravel()
             if self.swizzled:
                 flat = _SWIZZLED[self.encoded.swizzle](flat)
-            found = self._places[phase] = flat // self.unit
-        return found + (offset - phase) // self.unit
+            found = self._places[phase] = flat // UNIT
+        return found + (offset - phase) // UNIT
 
     def put(self, data: Any, buffer: Any, offset: int) -> None:
         """Lay the box's bytes (uint8, in box order) into a CTA's shared memory."""
         if not self.swizzled:
             buffer[offset : offset + self.bytes] = data
             return
-        whole = buffer[: buffer.size // self.unit * self.unit].view(self.unit_dtype)
-        whole[self.places(offset)] = data.view(self.unit_dtype)
+        whole = buffer[: buffer.size // UNIT * UNIT].view(_UNIT_DTYPE)
+        whole[self.places(offset)] = data.view(_UNIT_DTYPE)
 
     def get(self, buffer: Any, offset: int) -> Any:
         """The box's bytes (uint8, a copy in box order) out of a CTA's shared memory."""
         if not self.swizzled:
             return buffer[offset : offset + self.bytes].copy()
-        whole = buffer[: buffer.size // self.unit * self.unit].view(self.unit_dtype)
+        whole = buffer[: buffer.size // UNIT * UNIT].view(_UNIT_DTYPE)
         return whole[self.places(offset)].view(np.uint8)
 
 

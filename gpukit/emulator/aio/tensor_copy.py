@@ -12,7 +12,7 @@ from gpukit.emulator.aio.geometry import Geometry, geometry_of
 from gpukit.emulator.aio.reductions import OPERATIONS, Reduction, tensor_reduction
 from gpukit.emulator.aio.signals import Signals, receivers, take_completion
 from gpukit.emulator.aio.tiles import SharedTile, TensorTile
-from gpukit.emulator.errors import KernelFault
+from gpukit.emulator.errors import KernelFault, MisalignedError
 from gpukit.emulator.instructions import Modifiers, Op, Unsupported, op
 from gpukit.emulator.mem.points import Point, global_point, shared_point
 from gpukit.emulator.mem.spaces import require
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.cta import Cta
 
 U16, S32 = TYPES["u16"], TYPES["s32"]
-SHARED_ALIGN = 128
+SHARED_ALIGN, ROW_ALIGN = 128, 16
 _DIMS = ("1d", "2d", "3d", "4d", "5d")
 _OTHER_MODES = ("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4",
                 "tile::scatter4")  # fmt: skip
@@ -60,7 +60,17 @@ class _Tensor:
             raise KernelFault(
                 f"{len(coords)} coordinates for a tensor map of rank {geometry.encoded.rank}"
             )
+        self._check_start(geometry, coords[0])
         return TensorTile.find(warp.wave, geometry, coords)
+
+    @staticmethod
+    def _check_start(geometry: Geometry, first: int) -> None:
+        """Rows must start at a multiple of 16 bytes, or the GPU reports an illegal instruction."""
+        if first * geometry.item % ROW_ALIGN:
+            raise MisalignedError(
+                f"innermost coordinate {first}: {first} elements of {geometry.item} bytes are not "
+                f"a multiple of {ROW_ALIGN} bytes"
+            )
 
     @staticmethod
     def _geometry(warp: Warp, address: int) -> Geometry:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.emulator.aio.blocks import unwritten
-from gpukit.emulator.aio.geometry import Geometry, Window
+from gpukit.emulator.aio.geometry import UNIT, Geometry, Window
 from gpukit.emulator.aio.reductions import Reduction
 from gpukit.emulator.alu.formats import flush
 from gpukit.emulator.check.async_ops import Range
@@ -134,8 +134,8 @@ class SharedTile:
         geometry = self.geometry
         if geometry.pitch == geometry.row:
             return Range("shared", self.cta.slot, self.offset, geometry.bytes)
-        starts = geometry.places(self.offset) * geometry.unit
-        return Range("shared", self.cta.slot, int(starts.min()), geometry.unit, starts)
+        starts = geometry.places(self.offset) * UNIT
+        return Range("shared", self.cta.slot, int(starts.min()), UNIT, starts)
 
     def put(self, data: Any, init: Any) -> None:
         """Lay a box down; ``init`` says which bytes hold values (None: all)."""
@@ -159,5 +159,5 @@ class SharedTile:
     def _unwritten(self, byte: int) -> Exception:
         geometry = self.geometry
         places = geometry.places(self.offset)
-        at = int(places[byte // geometry.unit]) * geometry.unit + byte % geometry.unit
+        at = int(places[byte // UNIT]) * UNIT + byte % UNIT
         return unwritten(self.cta.shared, at)

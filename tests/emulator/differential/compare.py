@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from gpukit.emulator.errors import EmulatorError
+
 from .cases import GROUPS
 from .check import Difference, compare
 from .emulated import Emulated
-from .fixture import GOLDEN, Fixture
+from .fixture import GOLDEN, HUNG, NOT_RUN, Fixture, Record
 from .model import ApiCase, Case, Ulps, Within
 
 
@@ -33,6 +35,7 @@ class Report:
     worst_share: float = 0.0  # of a stated bound
     problems: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)  # by the recording device
+    unrecorded: dict[str, str] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -43,10 +46,12 @@ def replay(group: str, fixture: Fixture) -> Report:
     for case in GROUPS[group]():
         report.cases += 1
         record = fixture.records.get(case.name)
-        if record is None or record.digest != case.digest():
+        if record is None or record.error in (NOT_RUN, HUNG):
+            report.unrecorded[case.name] = "absent" if record is None else record.error
+        elif record.digest != case.digest():
             report.problems[case.name] = "not recorded in this form; record again"
         elif record.error:
-            report.refused[case.name] = record.error
+            _refuse(report, device, case, record)
         else:
             _compare(report, device, case, record.ptx, record.outputs)
     report.seconds = time.perf_counter() - begin
@@ -69,6 +74,16 @@ def _compare(
         report.worst_ulps = max(report.worst_ulps, found.worst)
     elif isinstance(case.comparison, Within):
         report.worst_share = max(report.worst_share, found.worst)
+
+
+def _refuse(report: Report, device: Emulated, case: Case | ApiCase, record: Record) -> None:
+    """What the hardware refuses, the emulator must refuse too."""
+    report.refused[case.name] = record.error
+    try:
+        device.run(case, record.ptx)
+    except EmulatorError:
+        return
+    report.problems[case.name] = f"accepted by the emulator, but {record.error}"
 
 
 def _words(found: Difference) -> str:
@@ -100,15 +115,20 @@ def as_markdown(reports: list[Report]) -> str:
         "Worst: the largest distance in units of the last place where a case allows any, and in "
         "percent of the stated bound for matrix multiplications. All else agrees bit for bit.",
         "",
-        "| group | cases | compared | differ | refused by hardware | worst ulp | worst share |",
-        "|---|---|---|---|---|---|---|",
+        "| group | cases | compared | differ | refused by hardware | not recorded | worst ulp "
+        "| worst share |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {r.group} | {r.cases} | {r.compared} | {len(r.problems)} | {len(r.refused)} "
-        f"| {r.worst_ulps:g} | {100 * r.worst_share:.0f} % |"
+        f"| {len(r.unrecorded)} | {r.worst_ulps:g} | {100 * r.worst_share:.0f} % |"
         for r in reports
     ]
-    for title, chosen in (("Differ", "problems"), ("Refused by the hardware", "refused")):
+    for title, chosen in (
+        ("Differ", "problems"),
+        ("Refused by the hardware, and by the emulator unless listed above", "refused"),
+        ("Not recorded", "unrecorded"),
+    ):
         found = [(r.group, *item) for r in reports for item in getattr(r, chosen).items()]
         if found:
             lines += ["", f"## {title}", ""]

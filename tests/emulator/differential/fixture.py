@@ -11,6 +11,7 @@ import numpy as np
 
 from .model import Array
 
+NOT_RUN, HUNG = "not run", "hung or ended its process"  # errors that say nothing about a case
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 

@@ -4,8 +4,8 @@
 
 or ``python -m tests.emulator.differential.record``, from the repository's root. Each group runs in
 processes of its own, several groups at a time. A process that hangs or loses its device costs one
-case: the next process goes on behind it. At the deadline everything stops and what there is gets
-saved.
+case, however often that happens: the next process goes on behind it. At the deadline everything
+stops and what there is gets saved.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from typing import Any
 import numpy as np
 
 from .cases import GROUPS
-from .fixture import Fixture, Record
-from .worker import read_journal
+from .fixture import HUNG, NOT_RUN, Fixture, Record
+from .worker import read_journal, tried_cases
 
 PACKAGE = __package__ or ""
 PARENT = Path(__file__).resolve().parents[PACKAGE.count(".") + 1]  # holds the package
 REPOSITORY = Path(__file__).resolve().parents[3]
-RESTARTS = 8
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,11 @@ class Limits:
 
 def record_group(group: str, device: str, folder: Path, limits: Limits) -> Fixture:
     """Run a group to its end, or as far as the limits allow."""
-    journal = folder / f"{group}.jsonl"
-    for _ in range(RESTARTS):
-        if _work(group, device, journal, limits) == 0 or time.monotonic() > limits.deadline:
+    journal, before = folder / f"{group}.jsonl", -1
+    # A process that ends without having tried a case would do so again.
+    while before < (tried := len(tried_cases(journal))) and time.monotonic() < limits.deadline:
+        before = tried
+        if _work(group, device, journal, limits) == 0:
             break
     return _collect(group, journal)
 
@@ -88,9 +89,9 @@ def _collect(group: str, journal: Path) -> Fixture:
             found[entry["case"]] = entry
     records = {}
     for case in GROUPS[group]():
-        entry = found.get(case.name, {"error": "not run"})
+        entry = found.get(case.name, {"error": NOT_RUN})
         outputs = [base64.b64decode(text) for text in entry.get("outputs", ())]
-        error = entry.get("error", "" if "outputs" in entry else "hung or ended its process")
+        error = entry.get("error", "" if "outputs" in entry else HUNG)
         records[case.name] = Record(case.digest(), case.ptx, outputs, error)
     log = journal.with_suffix(".log")
     if not found and log.exists():

@@ -14,7 +14,7 @@ from gpukit.emulator.instructions import known
 from . import alu, check, record
 from .cases import GROUPS
 from .compare import Report, as_json, as_markdown, replay, replay_all
-from .fixture import GOLDEN, Fixture
+from .fixture import GOLDEN, NOT_RUN, Fixture
 from .model import EXACT, Ulps, Within
 from .worker import open_device
 
@@ -28,7 +28,8 @@ def test_the_emulator_agrees_with_hardware(group, capsys):
         pytest.skip(f"{path.name} has not been recorded on a GPU")
     report = replay(group, Fixture.load(path))
     with capsys.disabled():
-        print(f" {report.compared} cases, {len(report.refused)} refused by the GPU", end="")
+        print(f" {report.compared} cases, {len(report.refused)} refused by the GPU, "
+              f"{len(report.unrecorded)} not recorded", end="")  # fmt: skip
     assert not report.problems, "\n".join(f"{n}: {p}" for n, p in report.problems.items())
     assert report.compared
 
@@ -66,6 +67,27 @@ def test_a_record_of_another_kernel_is_stale(recorded):
     assert list(replay(SAMPLE, fixture).problems.values()) == [
         "not recorded in this form; record again"
     ]
+
+
+def test_what_was_not_recorded_is_no_problem_but_named(recorded):
+    fixture = Fixture.load(recorded / f"{SAMPLE}.npz")
+    first, second, *_ = fixture.records
+    del fixture.records[first]
+    fixture.records[second].error = NOT_RUN
+    report = replay(SAMPLE, fixture)
+    assert report.unrecorded == {first: "absent", second: "not run"}
+    assert (report.compared, report.problems) == (32, {})
+
+
+def test_accepting_what_the_hardware_refused_is_a_problem(recorded):
+    fixture = Fixture.load(recorded / f"{SAMPLE}.npz")
+    name = next(iter(fixture.records))
+    fixture.records[name].error = "DriverError: illegal"
+    report = replay(SAMPLE, fixture)
+    assert report.problems == {name: "accepted by the emulator, but DriverError: illegal"}
+    fixture.records[name].ptx = fixture.records[name].ptx.replace(".visible", "broken")
+    report = replay(SAMPLE, fixture)
+    assert (list(report.refused), report.problems) == ([name], {})
 
 
 def test_fixtures_keep_everything(recorded, tmp_path):
@@ -130,6 +152,25 @@ def test_one_bad_case_costs_one_case(tmp_path):
     assert all(r.outputs for r in fixture.records.values() if not r.error)
 
 
+class AlwaysLost:
+    """Loses its context at every case."""
+
+    info = {"device": "lost"}  # noqa: RUF012
+
+    def run(self, case):
+        raise Lost(case.name)
+
+
+def test_every_case_may_cost_a_process(tmp_path):
+    fixture = _record(tmp_path, f"{__name__}:AlwaysLost")
+    assert [r.error for r in fixture.records.values()] == [f"Lost: {n}" for n in fixture.records]
+
+
+def test_a_device_that_cannot_be_opened_ends_the_group(tmp_path):
+    fixture = _record(tmp_path, f"{__name__}:NoSuchDevice")
+    assert {r.error for r in fixture.records.values()} == {NOT_RUN}
+
+
 def test_the_deadline_keeps_what_there_is(tmp_path):
     begin = time.monotonic()
     fixture = _record(tmp_path, f"{__name__}:Faulty", deadline=5, stall=60)
@@ -183,7 +224,7 @@ def test_reports_name_what_differs():
     report = Report("alu", 3, 2, worst_ulps=1, problems={"add.u32": "1 of 256"},
                     refused={"x.y": "INVALID"}, info={"device": "H"})  # fmt: skip
     text = as_markdown([report])
-    assert "| alu | 3 | 2 | 1 | 1 | 1 |" in text
+    assert "| alu | 3 | 2 | 1 | 1 | 0 | 1 |" in text
     assert "* `add.u32` (alu): 1 of 256" in text
     assert '"add.u32": "1 of 256"' in as_json([report])
 

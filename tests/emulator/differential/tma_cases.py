@@ -118,10 +118,11 @@ def _swizzles() -> Iterator[Case]:
     plain = tensor_map("uint8", (256, 32), (48, 5))
     for at in (0, 128, 256):
         yield load(f"none at {at}", plain, (16, 7), at)
-    yield load("none wide", tensor_map("uint16", (512, 8), (256, 4)), (100, 2))
+    yield load("none of 512 bytes", tensor_map("uint16", (512, 8), (256, 4)), (104, 2))
 
 
-COORDS = [(-5, -2), (3, 5), (40, 20), (-32, 3), (48, 0), (7, 99), (-31, -7), (47, 23), (17, -100)]
+# The innermost coordinates of all copies are multiples of 16 bytes; see unusual() for others.
+COORDS = [(-8, -2), (8, 5), (40, 20), (-32, 3), (48, 0), (8, 99), (-24, -7), (40, 23), (16, -100)]
 
 
 def _bounds() -> Iterator[Case]:
@@ -130,7 +131,7 @@ def _bounds() -> Iterator[Case]:
         yield load(f"bounds {x},{y} {swizzle}", wanted, (x, y))
     for data_type in ("float16", "bfloat16", "float32", "float64", "tfloat32", "float32_ftz"):
         wanted = tensor_map(data_type, (48, 24), (16, 8), fill_with="nan")
-        yield load(f"bounds nan {data_type}", wanted, (-3, 20))
+        yield load(f"bounds nan {data_type}", wanted, (-16 // SIZES[data_type], 20))
 
 
 def _ranks() -> Iterator[Case]:
@@ -190,18 +191,23 @@ def multicasts() -> Iterator[Case]:
         body += f"mul.lo.u32 %r14, %r14, {size};\n"
         body += "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], %r14;\n" + POINT
         body += f"setp.ne.u32 %q5, %r8, 0; mov.b16 %h1, {mask}; @%q5 bra ISSUED;\n"
-        body += "mov.u32 %r20, -4; mov.u32 %r21, %clusterid.x; mul.lo.u32 %r21, %r21, 9;\n"
+        body += "mov.u32 %r20, -8; mov.u32 %r21, %clusterid.x; mul.lo.u32 %r21, %r21, 9;\n"
         body += "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
         body += ".multicast::cluster [%r0], [%x2, {%r20, %r21}], [%r3], %h1;\nISSUED:\n"
         body += wait() + "bar.sync 0;\n" + MEET + dump(extent, 2, "%ctaid.x")
         args: list[Argument] = [Buffer(_elements(wanted)), wanted, output(4 * extent, 1)]
-        yield kernel_case(f"tma multicast {mask} {swizzle}", body, args, declarations=SHARED,
+        yield kernel_case(f"tma multicast to {mask} {swizzle}", body, args, declarations=SHARED,
                           cluster=2, grid=4, shared=extent + 16)  # fmt: skip
 
 
 def unusual() -> Iterator[Case]:
-    """What the hardware may refuse: swizzles of larger atoms, a stride along the rows."""
+    """What hardware may refuse: larger atoms, a stride along rows, rows off 16 bytes."""
     for swizzle in ("128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B"):
         wanted = tensor_map("uint8", (128, 32), (128, 16), swizzle=swizzle)
         yield load(swizzle, wanted, (0, 8))
     yield load("inner element stride", tensor_map("uint32", (64, 8), (16, 4), steps=(2, 1)), (4, 2))
+    for x, y in ((4, 2), (-5, -2), (7, 99)):
+        wanted = tensor_map("float16", (48, 24), (32, 8))
+        yield load(f"misaligned {x},{y}", wanted, (x, y))
+        yield store(f"misaligned {x},{y}", wanted, (x, y))
+    yield store("add misaligned", tensor_map("uint32", (32, 16), (16, 8)), (1, 4), "add")

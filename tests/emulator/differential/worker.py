@@ -32,13 +32,18 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
         try:
             yield json.loads(line)
         except json.JSONDecodeError:
-            return
+            continue
+
+
+def tried_cases(path: Path) -> set[str]:
+    """The cases that a journal names."""
+    return {entry["case"] for entry in read_journal(path) if "case" in entry}
 
 
 def main(group: str, device_name: str, journal: str) -> int:
     """Returns 3 if the device is lost and a new process should go on."""
     path = Path(journal)
-    tried = {entry["case"] for entry in read_journal(path) if "case" in entry}
+    tried = tried_cases(path)
     device = open_device(device_name)
     with path.open("a", buffering=1) as file:
         file.write(json.dumps({"info": device.info}) + "\n")
