@@ -145,7 +145,7 @@ def test_the_flush_reads_enough(cupy: Any, kernels: Any, monkeypatch: pytest.Mon
 
 def test_interleaved_twins_are_equal(kernels: Any) -> None:
     a, b = time_works([spin_work(kernels, 50.0, "a"), spin_work(kernels, 50.0, "b")])
-    assert a.median_us == pytest.approx(b.median_us, rel=0.01)
+    assert a.median_us == pytest.approx(b.median_us, rel=0.03)  # %globaltimer ticks coarsely
 
 
 def test_a_synchronising_launch_is_refused(cupy: Any, kernels: Any) -> None:

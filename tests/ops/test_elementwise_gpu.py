@@ -245,9 +245,10 @@ def refusals() -> list[tuple[str, Any, str]]:
 
 def test_refusals_name_the_argument() -> None:
     for op, attempt, text in refusals():
-        with pytest.raises(ArgumentError, match=op) as caught:
+        with pytest.raises(ArgumentError) as caught:
             attempt()
         assert text in str(caught.value)
+        assert str(caught.value).startswith((op, "vec="))
 
 
 def test_wide_accesses_need_blackwell() -> None:
