@@ -52,7 +52,8 @@ def _run(run: Mapping[str, Any]) -> str:
 
 def _ceiling(values: Mapping[str, Any]) -> str:
     rates = [f"{values[n]:.1f} {unit}" for n, unit in _RATES.items() if values.get(n)]
-    return ", ".join([*rates, *([f"({values['what']})"] if values.get("what") else [])])
+    what = f" ({values['what']})" if values.get("what") else ""
+    return ", ".join(rates) + what
 
 
 _RATES = {"gbs": "GB/s", "tflops": "TFLOP/s"}

@@ -50,7 +50,7 @@ class TimingOptions:
     min_samples: int = 20
     max_samples: int = 1000
     budget_s: float = 1.0
-    rel_error: float = 0.003
+    rel_error: float = 0.001
     warmup_s: float = 0.3
 
     def __post_init__(self) -> None:

@@ -121,7 +121,7 @@ def test_a_report_has_tables_legend_and_environment():
                   "ceilings": {"f32": {"gbs": 4242.0, "what": "copy"}, "bf16": None}}],
     }  # fmt: skip
     text = report(document)
-    for part in ("## fake", "| scale | f32 | 2 |", "not complete", "4242.0 GB/s, (copy)",
+    for part in ("## fake", "| scale | f32 | 2 |", "not complete", "4242.0 GB/s (copy)",
                  "- **GB/s**", "## Environment env1", '{"sm": 1980}', "ok: hm"):  # fmt: skip
         assert part in text
     assert "**xNAME**" not in text

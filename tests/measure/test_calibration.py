@@ -26,7 +26,7 @@ from gpukit.measure.works import Timing, TimingOptions, Work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EVENTS = TimingOptions(l2="hot", warmup_s=0.0)
+EVENTS = TimingOptions(l2="hot", warmup_s=0.0, rel_error=0.003)
 GRAPH = dataclasses.replace(EVENTS, method="graph")
 
 

@@ -28,7 +28,7 @@ from gpukit.measure.telemetry import Monitor
 from gpukit.measure.timing import measure
 from gpukit.measure.works import Timing, TimingOptions, Work
 
-QUICK = TimingOptions(warmup_s=0.0)
+QUICK = TimingOptions(warmup_s=0.0, rel_error=0.003)
 
 
 def time_on(device: SimulatedDevice, works: list[Work], options: TimingOptions) -> list[Timing]:
