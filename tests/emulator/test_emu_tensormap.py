@@ -157,7 +157,7 @@ def test_out_of_bounds_elements_are_filled(rng, coords, fill, swizzle):
     """The whole box counts, whatever part of it is inside."""
     a = rng.standard_normal((24, 48)).astype("f2")
     got, counters = dump(TensorMap(a, (32, 8), swizzle=swizzle, oob_fill=fill), coords)
-    filler = np.array(0x7FFF if fill == "nan" else 0, "u2")
+    filler = np.array(0x7FF7 if fill == "nan" else 0, "u2")
     want = np.full((8, 32), filler)
     inside = 0
     for y in range(8):
@@ -172,6 +172,16 @@ def test_out_of_bounds_elements_are_filled(rng, coords, fill, swizzle):
     assert counters.extra["tma_oob_bytes"] == 512 - inside
     assert counters.extra["l2_to_shared_bytes"] == inside
     assert counters.extra["tma_boxes"] == 1
+
+
+@pytest.mark.parametrize("data_type", ["float32", "float32_ftz", "tfloat32", "float64"])
+def test_wide_elements_are_filled_with_the_same_nan_words(data_type):
+    a = np.ones((2, 8), "f8" if data_type == "float64" else "f4")
+    got, _ = dump(TensorMap(a, (8, 2), data_type, oob_fill="nan"), (-4, 1))
+    words = got.view("u2").reshape(2, 8, -1)
+    assert got.view(a.dtype).reshape(2, 8)[0, 4:].tolist() == [1.0] * 4
+    assert (words[0, :4] == 0x7FF7).all()
+    assert (words[1] == 0x7FF7).all()
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
@@ -203,6 +213,7 @@ def test_conversions_on_load():
     rounded, _ = dump(TensorMap(a, (8,), "tfloat32"), (0,))
     assert rounded.view("f4")[2:5].tolist() == [1.0, 1 + 2 * 2.0**-10, -1.5]
     assert not (rounded.view("u4")[[0, 1, 6, 7]] & 0x1FFF).any()
+    assert rounded.view("u4")[5] == 0x7FFFE000
 
 
 # Stores and reductions
@@ -234,7 +245,7 @@ def store(tensor, tile, coords, opcode=PLAIN, **options):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("coords", [(0, 0), (8, 3), (-8, -1), (32, 14), (96, 0)])
+@pytest.mark.parametrize("coords", [(0, 0), (8, 3), (32, 14), (40, 0), (96, 0)])
 def test_stores_are_clipped(rng, coords, policy):
     y = np.zeros((16, 40), "u2")
     tile = rng.integers(1, 65535, (8, 32), "u2")
@@ -263,7 +274,7 @@ REDUCTIONS = {
 }  # fmt: skip
 TYPED = [(op, t) for op in ("add", "min", "max") for t in ("u4", "i4", "u8", "f2", "bf16")]
 TYPED += [("add", "f4"), ("min", "i8"), ("max", "i8"), ("inc", "u4"), ("dec", "u4")]
-TYPED += [(op, t) for op in ("and", "or", "xor") for t in ("u4", "u8", "i8")]
+TYPED += [(op, t) for op in ("and", "or", "xor") for t in ("u4", "i4", "u8")]
 
 
 @pytest.mark.parametrize(("name", "type_"), TYPED)
@@ -277,7 +288,30 @@ def test_tensor_reductions(rng, name, type_):
     assert y.tobytes() == want.tobytes()
 
 
+def test_reductions_are_clipped_at_both_edges(rng):
+    y, tile = np.ones((16, 40), "u4"), rng.integers(0, 50, (8, 32), "u4")
+    store(TensorMap(y, (32, 8)), tile, (-8, -1),
+          "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group")  # fmt: skip
+    want = np.ones_like(y)
+    want[:7, :24] += tile[1:, 8:]
+    assert (y == want).all()
+
+
 # Misuse
+
+
+@pytest.mark.parametrize("coords", [(-8, 3), (0, -1), (-8, -1), (-32, 3)])
+def test_stores_refuse_negative_coordinates(coords):
+    """Which loads accept."""
+    y, tile = np.zeros((16, 40), "u2"), np.ones((8, 32), "u2")
+    x, z = coords
+    message = f"coordinates {x}, {z}: an H200 refuses negative coordinates in tensor stores"
+    with pytest.raises(KernelFault, match=message):
+        store(TensorMap(y, (32, 8)), tile, coords)
+    assert not y.any()
+    store(TensorMap(y, (32, 8)), tile, (max(x, 0), max(z, 0)))
+    assert y.any()
+    dump(TensorMap(y, (32, 8)), coords)
 
 
 @pytest.mark.parametrize("first", [4, -1, 7, 100])
@@ -296,6 +330,16 @@ def test_reductions_need_a_type_that_has_them():
     with pytest.raises(KernelFault, match="and of elements of type f32"):
         store(TensorMap(np.zeros((4, 16), "f4"), (16, 4)), np.zeros((4, 16), "f4"), (0, 0),
               opcode.format("and"))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["and", "or", "xor", "add"])
+def test_s64_has_min_and_max_only(name):
+    y, tile = np.zeros((4, 16), "i8"), np.ones((4, 16), "i8")
+    opcode = "cp.reduce.async.bulk.tensor.2d.global.shared::cta.{}.bulk_group"
+    with pytest.raises(KernelFault, match=f".{name} of elements of type s64 does not exist"):
+        store(TensorMap(y, (16, 4)), tile, (0, 0), opcode.format(name))
+    store(TensorMap(y, (16, 4)), tile, (0, 0), opcode.format("max"))
+    assert y.all()
 
 
 def test_the_map_may_not_reach_beyond_its_array():

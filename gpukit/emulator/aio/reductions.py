@@ -65,9 +65,13 @@ def reduction(operation: str, type_: PtxType) -> Reduction:
 
 
 def tensor_reduction(operation: str, type_name: str) -> Reduction:
-    """The reduction of a tensor map's elements. Raises ``Unsupported`` if there is none."""
+    """The reduction of a tensor map's elements. Raises ``Unsupported`` if there is none.
+
+    Bitwise operations take s32 for its bits, but s64 has only .min and .max: an H200 performs
+    .or of s32 and answers .xor of s64 with an illegal instruction.
+    """
     names = {type_name}
-    if operation in ("and", "or", "xor") and type_name in (*_WORDS, "s64"):
+    if operation in ("and", "or", "xor") and type_name in _WORDS:
         names.add(f"b{type_name[1:]}")
     allowed = names & set(_TO_GLOBAL[operation]) - {"f64"}
     if not allowed:

@@ -52,8 +52,8 @@ class _Tensor:
         self._map = Point(assembler, operand)
         self._coords = [assembler.src(item, S32) for item in items]
 
-    def tile(self, warp: Warp, lane: int) -> TensorTile:
-        """The box that one lane means, found in memory."""
+    def tile(self, warp: Warp, lane: int, *, stored: bool = False) -> TensorTile:
+        """The box that one lane means, found in memory; ``stored`` if plainly written."""
         coords = [warp.V[slot].item(lane) for slot in self._coords]
         geometry = self._geometry(warp, self._map.at(warp, lane))
         if geometry.encoded.rank != len(coords):
@@ -61,6 +61,8 @@ class _Tensor:
                 f"{len(coords)} coordinates for a tensor map of rank {geometry.encoded.rank}"
             )
         self._check_start(geometry, coords[0])
+        if stored:
+            self._check_signs(coords)
         return TensorTile.find(warp.wave, geometry, coords)
 
     @staticmethod
@@ -70,6 +72,15 @@ class _Tensor:
             raise MisalignedError(
                 f"innermost coordinate {first}: {first} elements of {geometry.item} bytes are not "
                 f"a multiple of {ROW_ALIGN} bytes"
+            )
+
+    @staticmethod
+    def _check_signs(coords: list[int]) -> None:
+        """Loads clip boxes at both edges of the tensor, stores at the far one only."""
+        if min(coords) < 0:
+            raise KernelFault(
+                f"coordinates {', '.join(map(str, coords))}: an H200 refuses negative coordinates "
+                "in tensor stores (illegal instruction); accepted: 0 and up"
             )
 
     @staticmethod
@@ -181,7 +192,7 @@ def _store_op(instr: Instr, assembler: Assembler, rank: int, operation: str | No
 def _storing(target: _Tensor, source: Point, operation: str | None) -> PerLane:
     def run(warp: Warp, lane: int) -> None:
         """A box out of the CTA's shared memory; what is outside the tensor is dropped."""
-        tile = target.tile(warp, lane)
+        tile = target.tile(warp, lane, stored=operation is None)
         tile.require_writable()
         geometry = tile.geometry
         reduction = _reduction(operation, geometry)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from gpukit.emulator.cta import Cta
     from gpukit.emulator.wave import Wave
 
-# The value that out-of-bounds elements get in NaN mode.
-_NANS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
-_TF32_DROPPED = 13  # mantissa bits that tf32 does not have
+_NAN_FILL = 0x7FF7  # every 16 bits of an out-of-bounds element in NaN mode, whatever its type
+_TF32_DROPPED, _TF32_NAN = 13, 0x7FFFE000  # mantissa bits that tf32 does not have; its only NaN
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +69,11 @@ class TensorTile:
         geometry, window = self.geometry, self.window
         box = np.empty(geometry.shape, geometry.dtype)
         if not window.whole:
-            box.view(f"u{geometry.item}")[...] = self._fill()
+            box.view(np.uint16)[...] = _NAN_FILL if geometry.encoded.oob_fill == "nan" else 0
         if self.held is not None:
-            box[window.slices] = geometry.view(window, self.held.data, self.origin)
-        converted = _convert(box, geometry.encoded.data_type)
-        return converted.reshape(-1).view(np.uint8), self._initialised()
-
-    def _fill(self) -> int:
-        geometry = self.geometry
-        return _NANS[geometry.type_name] if geometry.encoded.oob_fill == "nan" else 0
+            inside = geometry.view(window, self.held.data, self.origin)
+            box[window.slices] = _convert(inside, geometry.encoded.data_type)
+        return box.reshape(-1).view(np.uint8), self._initialised()
 
     def _initialised(self) -> Any:
         if self.held is None or self.held.init is None:
@@ -116,7 +111,7 @@ def _convert(box: Any, data_type: str) -> Any:
         bits = box.view(np.uint32)
         half = np.uint32((1 << (_TF32_DROPPED - 1)) - 1) + (bits >> _TF32_DROPPED & 1)
         rounded = (bits + half) & np.uint32(0xFFFFFFFF << _TF32_DROPPED & 0xFFFFFFFF)
-        box = np.where(np.isnan(box), bits, rounded).astype(np.uint32).view(np.float32)
+        box = np.where(np.isnan(box), np.uint32(_TF32_NAN), rounded).view(np.float32)
     return box
 
 
