@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,10 @@ def print_table(fields: Sequence[Field]) -> None:
         return
     for line in _render(fitting).splitlines():
         click.echo(line.rstrip(), color=terminal.interactive(sys.stdout))
+    hidden = [field.header for field in fields if field not in fitting]
+    if hidden:
+        text = f"no room for {', '.join(hidden)}: widen the terminal, or pipe the table"
+        terminal.warn(textwrap.fill(text, room or len(text)))
 
 
 def fit(fields: Sequence[Field], room: int | None) -> list[Field] | None:
