@@ -118,11 +118,19 @@ def test_misuse_of_the_cluster_barrier():
         run_cluster(f'asm volatile("{ARRIVE}; {ARRIVE};");')
     with pytest.raises(BarrierError, match="wait without an arrive"):
         run_cluster(f'asm volatile("{WAIT};");')
-    with pytest.raises(BarrierError, match=r"arrive\.aligned is executed by some lanes only"):
-        run_cluster(f'if (t < 16) asm volatile("{ARRIVE}.aligned;"); y[t] = 1;')
+    with pytest.raises(DeadlockError, match="lanes 0xffff0000 of its member mask to arrive"):
+        run_cluster(f"""if (t == 0) init(&bar, 2); __syncthreads();
+            if (t < 16) asm volatile("{ARRIVE}.aligned;"); else wait(&bar, 0);""")
     with pytest.raises(DeadlockError, match="has not seen warp 0 of rank 1, warp 1 of rank 1"):
         run_cluster(f"""if (rank == 0) asm volatile("{ARRIVE}; {WAIT};");
             else {{ if (t == 0) init(&bar, 2); __syncthreads(); wait(&bar, 0); }}""")
+
+
+def test_an_aligned_arrive_waits_for_lanes_that_diverged():
+    body = f"""value[t] = t;
+        if (t == 0) for (int i = 0; i < 100; ++i) ((volatile int*)value)[0] = i;
+        asm volatile("{ARRIVE}.aligned; {WAIT}.aligned;" ::: "memory"); """
+    run_cluster(body, threads=64)
 
 
 def test_access_to_the_memory_of_an_exited_cta():

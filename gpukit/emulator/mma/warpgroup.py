@@ -229,7 +229,9 @@ class Warpgroup:
             self._release()
         if warp.wave.listeners:
             ops = self.ops[max(0, before + 1 - self._first) : max(0, number + 1 - self._first)]
-            heard = [h for op in ops for h in op.heard if h.warp is warp]
+            # A wgmma-group is the warpgroup's: when it is complete for one warp, the other warps'
+            # parts are too, so one of them may signal that the operands are free.
+            heard = [h for op in ops for h in op.heard]
             for listener in warp.wave.listeners:
                 listener.group_waited(warp, None, heard, False)
         self._forget(min(self._waited))

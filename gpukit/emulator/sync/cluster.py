@@ -14,6 +14,7 @@ from gpukit.emulator.program import Slot
 from gpukit.emulator.ptx.ir import Instr
 from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.waits import WaitQueue
+from gpukit.emulator.warp.collective import converge
 from gpukit.emulator.warps import Warp
 
 if TYPE_CHECKING:
@@ -147,8 +148,8 @@ def barrier_cluster(instr: Instr, modifiers: Modifiers, assembler: Assembler) ->
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         assert isinstance(lanes, Warp)
-        if aligned and mask is not None and (lanes.live & ~mask).any():
-            raise BarrierError(f"barrier.cluster.{kind}.aligned is executed by some lanes only")
+        if aligned and (outcome := converge(lanes, mask)) is not None:
+            return outcome
         barrier = barrier_of(lanes.cta)
         if kind == "wait":
             return barrier.wait(lanes, mask)

@@ -100,6 +100,13 @@ def _join_siblings(warp: Warp) -> bool:
     return bool(siblings)
 
 
+def converge(warp: Warp, mask: Mask) -> Outcome:
+    """Make the lanes of a diverged warp wait for its other live lanes; None when all are here."""
+    if mask is None or not (absent := warp.live & ~mask).any():
+        return None
+    return REPEAT if _join_siblings(warp) else _wait(warp, mask, mask, bits_of(absent))
+
+
 def aligned(category: str, body: Callable[[Lanes], Outcome]) -> Op:
     """An ``.aligned`` operation: ``body`` runs for whole warps only (one, or those of a gang).
 
