@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,10 @@ def _is_ptx(text: str) -> bool:
 
 
 def _dim3(what: str, value: int | Sequence[int]) -> Dim3:
-    values = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    try:
+        values = tuple(map(index, value if isinstance(value, Sequence) else (value,)))
+    except TypeError:
+        values = ()
     if not 1 <= len(values) <= 3 or min(values) < 1:
         raise LaunchError(f"{what}: {value!r} must be one to three positive integers")
     x, y, z = (*values, 1, 1)[:3]

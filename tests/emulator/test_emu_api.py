@@ -143,3 +143,26 @@ def test_start_up_is_quick():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(run.stdout) < 1.0
+
+
+@pytest.mark.parametrize("grid", [1.5, None, "4", (2, 1.5), 0, (), (1, 1, 1, 1)])
+def test_a_grid_is_one_to_three_positive_integers(grid):
+    with pytest.raises(LaunchError, match=r"grid: .* must be one to three positive integers"):
+        emulator.run('extern "C" __global__ void k() {}', grid, 1, [])
+
+
+def test_numpy_integers_make_a_grid():
+    emulator.run('extern "C" __global__ void k() {}', np.int64(2), (np.int32(32), 1), [])
+
+
+def test_an_initialiser_may_point_into_an_array():
+    out = np.zeros(1, np.int32)
+    emulator.run("__device__ int g[4] = {5, 6, 7, 8}; __device__ int* p = &g[2];"
+                 'extern "C" __global__ void k(int* out) { *out = *p; }', 1, 1, [out])
+    assert out[0] == 7
+
+
+@pytest.mark.parametrize("end", [".target", ".target sm_90a\n.visible"])
+def test_ptx_that_breaks_off_is_a_syntax_error(end):
+    with pytest.raises(PtxSyntaxError, match=r"PTX line \d"):
+        emulator.run(f".version 8.0\n{end}", 1, 1, [])

@@ -118,4 +118,5 @@ class DeclarationParser:
         offset = int(constant(self.tokens).value) if self.tokens.accept("+") else 0
         if generic:
             self.tokens.expect(")")
+            offset += int(constant(self.tokens).value) if self.tokens.accept("+") else 0
         return Sym(target, offset, generic)

@@ -52,16 +52,19 @@ class Tokens:
         return self._line_at(self.starts[self.at])
 
     def peek(self) -> str:
+        if self.at >= len(self.items):
+            self.at = len(self.items) - 1
+            raise self.error("the text ends in the middle of a statement")
         return self.items[self.at]
 
     def next(self) -> str:
-        token = self.items[self.at]
+        token = self.peek()
         self.at += 1
         return token
 
     def accept(self, token: str) -> bool:
         """Step over ``token`` if it is next."""
-        if self.items[self.at] != token:
+        if self.peek() != token:
             return False
         self.at += 1
         return True
