@@ -75,12 +75,16 @@ def _log(nvrtc: Any, program: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _toolkit_includes() -> tuple[str, ...]:
-    """Include directories of the CUDA header wheels that are installed."""
+    """Include directories of the CUDA header wheels that are installed.
+
+    The C++ library (``<cuda/std/...>``, ``<cuda/barrier>``, CUB) has one of its own inside.
+    """
     try:
         wheels = import_module("nvidia")
     except ImportError:
         return ()
     found: list[str] = []
     for root in map(Path, wheels.__path__):
-        found += [str(path) for path in sorted(root.glob("*/include")) if path.is_dir()]
+        for pattern in ("*/include", "*/include/cccl"):
+            found += [str(path) for path in sorted(root.glob(pattern)) if path.is_dir()]
     return tuple(found)

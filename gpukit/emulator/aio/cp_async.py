@@ -222,7 +222,8 @@ class _Arrival:
         return all(op.done for op in self.ops)
 
     def send(self) -> None:
-        signal_arrival(self.barrier, self.count, self.ops)
+        if self.ops or not self.barrier.abandoned:  # an empty last commit may outlive its CTA
+            signal_arrival(self.barrier, self.count, self.ops)
 
 
 def _groups(warp: Warp) -> AsyncGroups:

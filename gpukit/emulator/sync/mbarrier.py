@@ -119,8 +119,13 @@ class MBarrier:
         self.pending = self.expected
         self.queue.wake()
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether all threads of its CTA have exited."""
+        return not any(warp.splits for warp in self.cta.warps)
+
     def _check_alive(self) -> None:
-        if not any(warp.splits for warp in self.cta.warps):
+        if self.abandoned:
             raise self.error("signals a CTA that has exited")
 
     # Waiting
