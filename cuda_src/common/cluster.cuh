@@ -1,0 +1,43 @@
+// Thread block clusters: CTAs on neighbouring SMs that see each other's shared memory.
+#pragma once
+
+#include "common/types.cuh"
+
+namespace cluster {
+
+__device__ __forceinline__ u32 rank() {
+    u32 r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+// All threads of all CTAs of the cluster meet; memory operations before are visible after. The last
+// one of a kernel also keeps every CTA alive until nobody reaches into its shared memory any more.
+__device__ __forceinline__ void sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wait() {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The shared::cluster address of the same shared-memory offset in CTA `rank`.
+__device__ __forceinline__ u32 map(u32 shared_address, u32 rank) {
+    u32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address), "r"(rank));
+    return remote;
+}
+
+__device__ __forceinline__ float2 load2(u32 remote) {
+    float2 v;
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(remote)
+                 : "memory");
+    return v;
+}
+
+}  // namespace cluster
