@@ -79,6 +79,15 @@ class Access:
         if b"\x00" in raw:
             self._complain()
 
+    def check_read(self, lanes: Lanes, kind: str, order: str) -> None:
+        """As ``check_written``, but checks that may know why nothing is there speak first."""
+        try:
+            self.check_written()
+        except UninitializedReadError:
+            for listener in lanes.wave.listeners:
+                listener.accessed(lanes, self, kind, order)
+            raise
+
     def mark_written(self, lanes: Lanes) -> None:
         """Record that the bytes hold values now."""
         lanes.wave.scheduler.changed = True

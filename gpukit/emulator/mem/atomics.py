@@ -68,7 +68,7 @@ def _build(
         for access in place.accesses(lanes, mask):
             require_writable(access)
             access.pattern.hits[ATOMICS] += 1
-            access.check_written()
+            access.check_read(lanes, "atomic", order)
             for k in range(count):
                 rows = [lanes.V[slots[k]] for slots in sources]
                 given = rows if access.mask is None else [row[access.mask] for row in rows]

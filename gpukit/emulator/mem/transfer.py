@@ -89,7 +89,7 @@ def load(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         lanes.current.polls += polls
         for access in place.accesses(lanes, mask):
-            _fetch(lanes, access, elements)
+            _fetch(lanes, access, elements, order)
             for listener in lanes.wave.listeners:
                 listener.accessed(lanes, access, "read", order)
         return None
@@ -97,9 +97,9 @@ def load(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     return Op("load", handler=run, wide=True)
 
 
-def _fetch(lanes: Lanes, access: Access, elements: Elements) -> None:
+def _fetch(lanes: Lanes, access: Access, elements: Elements, order: str) -> None:
     access.pattern.hits[LOADS] += 1
-    access.check_written()
+    access.check_read(lanes, "read", order)
     mask, dtype = access.mask, elements.dtype
     for k, row in enumerate(elements.pieces(lanes)):
         if mask is None:

@@ -76,7 +76,7 @@ def ldmatrix(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     def body(lanes: Lanes) -> Outcome:
         access = transfer.access(lanes)
         access.pattern.hits[LOADS] += 1
-        access.check_written()
+        access.check_read(lanes, "read", "weak")
         words = access.store.words(_U32)[_word_indices(access)].reshape(-1, transfer.count, 32)
         block = transfer.arrange(words).swapaxes(0, 1).reshape(transfer.count, -1)
         lanes.registers(32)[transfer.rows] = block
