@@ -31,6 +31,7 @@ from gpukit.emulator.ptx.ir import (
     Var,
 )
 from gpukit.emulator.ptx.types import TYPES, PtxType
+from gpukit.emulator.special import is_constant
 
 T = TypeVar("T")
 U32, U64, S64, PRED = TYPES["u32"], TYPES["u64"], TYPES["s64"], TYPES["pred"]
@@ -145,6 +146,8 @@ class Assembler:
         if isinstance(operand, Imm):
             return self.constant(immediate(operand, type_), type_)
         if isinstance(operand, Special):
+            if not is_constant(operand.name):
+                raise Unsupported(f"special register %{operand.name} cannot be read here")
             return self.slot(Slot("special", operand.name, type_.dtype))
         if isinstance(operand, Sym):
             return self._symbol(operand, type_)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gpukit.emulator.lanes import Lanes
 
 U32, S64 = TYPES["u32"], TYPES["s64"]
+_NOT_COOPERATIVE = (
+    "; a grid synchronises in cooperative launches only: cooperative=True, --cooperative"
+)
 
 
 @op("bra")
@@ -64,7 +67,9 @@ def exit_(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 @op("trap", "brkpt")
 def trap(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     def run(lanes: Lanes, mask: Mask) -> Outcome:
-        raise TrapError(f"{instr.name} executed")
+        wave = lanes.wave
+        alone = wave.program.reads("envreg1") and not wave.launch.cooperative
+        raise TrapError(f"{instr.name} executed{_NOT_COOPERATIVE if alone else ''}")
 
     return Op("branch", handler=run, wide=True)
 

@@ -19,6 +19,7 @@ from gpukit.emulator.module_data import variables_of
 from gpukit.emulator.policies import policy
 from gpukit.emulator.program import SHARED_START, Program
 from gpukit.emulator.ptx.ir import Var
+from gpukit.emulator.residency import most_resident
 from gpukit.emulator.tally import Tally
 from gpukit.emulator.wave import Wave
 
@@ -73,6 +74,7 @@ class Launch:
         self.budget = options.budget
         self.listeners = [*options.listeners, *([Checker()] if options.checks else [])]
         self.cooperative = options.cooperative
+        self.grid_workspace: int = memory.grid_workspace() if options.cooperative else 0
         self.policy = policy(options.policy, options.seed)
         self.tally = Tally(len(program.ops))
         self.issued = 0
@@ -101,6 +103,17 @@ class Launch:
         if used > MAX_SHARED:
             raise LaunchError(
                 f"shared_bytes: the CTA needs {used} bytes of shared memory, {MAX_SHARED} exist"
+            )
+        if self.cooperative:
+            self._check_residency()
+
+    def _check_residency(self) -> None:
+        target = self.program.module.target
+        most = most_resident(target, self.threads, self.shared_end)
+        if self.grid[0] * self.grid[1] * self.grid[2] > most:
+            raise LaunchError(
+                f"grid: {self.grid} is too large for a cooperative launch; of this kernel a GPU "
+                f"of {target} holds at most {most} CTAs at once"
             )
 
     # What waves ask for

@@ -12,6 +12,8 @@ from gpukit.emulator.ptx.ir import Function, Instr, Module, Var
 
 # Hardware keeps the first KiB of shared memory for itself, so offset 0 is never a valid address.
 SHARED_START = 1024
+# Cooperative groups keep barriers (zero at first) and scratch for tiles of several warps in there.
+SCRATCH_START, SCRATCH_BARRIERS = SHARED_START - 288, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,10 @@ class Program:
         """The function that ``pc`` belongs to."""
         return max((c for c in self.codes if c.start <= pc), key=lambda c: c.start)
 
+    def reads(self, special: str) -> bool:
+        """Whether the code reads the special register of this name."""
+        return any(slot.kind == "special" and slot.key == special for slot in self.slots)
+
     def worth_a_gang(self, pc: int) -> bool:
         """Whether warps standing here can do at least one operation together."""
         return self.run_end[pc] != pc or self.ops[pc].wide
@@ -101,4 +107,5 @@ def take_rows(program: Program, bits: int, count: int) -> int:
     return first
 
 
-__all__ = ["SHARED_START", "Code", "Program", "Rows", "Slot", "index_runs", "plain", "take_rows"]
+__all__ = ["SCRATCH_BARRIERS", "SCRATCH_START", "SHARED_START", "Code", "Program", "Rows", "Slot",
+           "index_runs", "plain", "take_rows"]  # fmt: skip

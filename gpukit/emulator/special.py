@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpukit.emulator.program import SCRATCH_START, SHARED_START
+
 if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
 _AXES = {"x": 0, "y": 1, "z": 2, "w": 3}
+_SHARED_UNIT = 128  # shared memory is allocated in multiples of this many bytes
 
 
 def special_row(wave: Wave, name: str) -> Any:
@@ -54,6 +57,12 @@ def _cluster_grid(wave: Wave, axis: int) -> int:
     return wave.launch.grid[axis] // wave.launch.cluster[axis]
 
 
+def _user_shared(wave: Wave) -> int:
+    """Static and dynamic shared memory of a CTA, as the hardware allocates it."""
+    used = wave.launch.shared_end - SHARED_START
+    return -(-used // _SHARED_UNIT) * _SHARED_UNIT
+
+
 _VECTORS: dict[str, Callable[[Wave, int], Any]] = {
     "tid": lambda w, a: _unravel(_thread(w), w.launch.block, a),
     "ntid": lambda w, a: w.launch.block[a],
@@ -82,9 +91,16 @@ _SCALARS: dict[str, Callable[[Wave], Any]] = {
     "lanemask_gt": lambda w: 0xFFFFFFFF & ~((2 << _lane(w)) - 1),
     "lanemask_ge": lambda w: 0xFFFFFFFF & ~((1 << _lane(w)) - 1),
     "dynamic_smem_size": lambda w: w.launch.dynamic_shared,
-    "total_smem_size": lambda w: w.launch.shared_end,
-    "aggr_smem_size": lambda w: w.launch.shared_end,
+    "total_smem_size": _user_shared,
+    "aggr_smem_size": lambda w: _user_shared(w) + SHARED_START,
     "reserved_smem_offset_begin": lambda w: 0,
-    "reserved_smem_offset_end": lambda w: 1024,
-    "reserved_smem_offset_cap": lambda w: 1024,
+    "reserved_smem_offset_end": lambda w: SHARED_START,
+    "reserved_smem_offset_cap": lambda w: SHARED_START,
+    "reserved_smem_offset_0": lambda w: 0,
+    "reserved_smem_offset_1": lambda w: SCRATCH_START,
+    "current_graph_exec": lambda w: 0,
+    # The driver's environment: of its 32 words it only sets the grid barrier's address here.
+    **{f"envreg{k}": lambda w: 0 for k in range(32)},
+    "envreg1": lambda w: w.launch.grid_workspace >> 32,
+    "envreg2": lambda w: w.launch.grid_workspace & 0xFFFFFFFF,
 }

@@ -10,6 +10,7 @@ from gpukit.emulator import closures
 from gpukit.emulator.instructions import Expr, Mask, Modifiers, Op, Unsupported, alu, op
 from gpukit.emulator.mem import windows
 from gpukit.emulator.mem.spaces import take_space
+from gpukit.emulator.outcomes import YIELD
 from gpukit.emulator.ptx.ir import Instr, Operand, Sink, Special, Sym, Vec
 from gpukit.emulator.ptx.types import TYPES, PtxType, bits_type
 from gpukit.emulator.special import is_constant
@@ -104,7 +105,10 @@ def _split_type(type_: PtxType, count: int) -> PtxType:
 
 
 def _clock(target: Operand, source: Special, type_: PtxType, assembler: Assembler) -> Op:
-    """Registers that tick: emulated time is the number of instructions issued."""
+    """Registers that tick: emulated time is the number of instructions issued.
+
+    Time moves on between turns, so a read ends one: a later read is later.
+    """
     name = source.name
     if name not in ("clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo",
                     "globaltimer_hi"):  # fmt: skip
@@ -116,7 +120,7 @@ def _clock(target: Operand, source: Special, type_: PtxType, assembler: Assemble
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         now = lanes.wave.scheduler.events.now >> shift & kept
         lanes.V[d][slice(None) if mask is None else mask] = now
-        return None
+        return YIELD
 
     return Op("move", handler=run, wide=True)
 

@@ -49,6 +49,7 @@ class GlobalMemory:
         self._recent: Allocation | None = None
         self._mapped: list[tuple[int, Allocation]] = []  # host address, allocation
         self._alive: list[Any] = []
+        self._workspace: Allocation | None = None
         self.modules: dict[Module, dict[Var, Allocation]] = {}  # variables of loaded modules
 
     def add(
@@ -78,6 +79,13 @@ class GlobalMemory:
             del self._bases[at], self._allocations[at]
         self._recent = None
         self.add(data, "the kernel parameters", writable=False, at=windows.PARAMS)
+
+    def grid_workspace(self) -> int:
+        """The address of a word count and the grid barrier of a cooperative launch, both zero."""
+        if self._workspace is None:
+            self._workspace = self.add(np.zeros(8, np.uint8), "the grid workspace")
+        self._workspace.data.fill(0)
+        return self._workspace.base
 
     def map(self, array: Any, name: str, *, written: bool = True) -> int:
         """The device address of a contiguous array; kernels work on the array itself.

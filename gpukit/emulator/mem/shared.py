@@ -13,7 +13,7 @@ from gpukit.emulator.mem.access import Access
 from gpukit.emulator.mem.allocations import misaligned
 from gpukit.emulator.mem.patterns import Pattern, PatternCache, shared_cost
 from gpukit.emulator.mem.store import Store
-from gpukit.emulator.program import SHARED_START
+from gpukit.emulator.program import SCRATCH_BARRIERS, SCRATCH_START, SHARED_START
 
 if TYPE_CHECKING:
     from gpukit.emulator.lanes import Lanes
@@ -27,14 +27,18 @@ NOWHERE = 1 << 30
 class SharedMemory(Store):
     """One array for the wave: CTA slot s owns ``stride`` bytes from ``s * stride``."""
 
-    __slots__ = ("_wave", "barriers", "end", "guard_high", "guard_low", "patterns", "stride")
+    __slots__ = (
+        "_wave", "barriers", "end", "guard_high", "guard_low", "patterns", "start", "stride",
+    )  # fmt: skip
 
     def __init__(self, wave: Wave, end: int) -> None:
         self._wave = wave
+        scratch = wave.program.reads("reserved_smem_offset_1")
+        self.start = SCRATCH_START if scratch else SHARED_START  # first byte a kernel may use
         self.end = end  # first byte offset beyond a CTA's allocation
         self.stride = -(-end // 1024) * 1024
         slots = wave.lanes // wave.lanes_per_cta
-        used = end > SHARED_START
+        used = end > self.start
         data = np.full(slots * self.stride if used else 0, POISON, np.uint8)
         super().__init__(data, np.zeros(data.size, np.uint8) if wave.launch.checks else None)
         self.patterns = PatternCache()
@@ -48,6 +52,15 @@ class SharedMemory(Store):
         self.data.fill(POISON)
         if self.init is not None:
             self.init.fill(0)
+        if self.start < SHARED_START:
+            self._clear_scratch()
+
+    def _clear_scratch(self) -> None:
+        """The barriers of cooperative groups are zero when a CTA starts."""
+        barriers = slice(self.start, self.start + SCRATCH_BARRIERS)
+        self.data.reshape(-1, self.stride)[:, barriers] = 0
+        if self.init is not None:
+            self.init.reshape(-1, self.stride)[:, barriers] = 1
 
     def own_base(self) -> Any:
         """int64 row: each lane's own CTA rank, shifted into place."""
@@ -79,7 +92,7 @@ class SharedMemory(Store):
         if pattern is None:
             pattern = self._learn(lanes, addresses.astype(np.int64), mask, size)
             self.patterns.put(key, pattern)
-        if offset + pattern.low < SHARED_START or offset + pattern.high > self.end:
+        if offset + pattern.low < self.start or offset + pattern.high > self.end:
             raise self._outside(addresses, mask, size)
         if not pattern.aligned or offset & (size - 1):
             raise misaligned(addresses, mask, size, "shared")
@@ -154,7 +167,7 @@ class SharedMemory(Store):
         chosen = addresses[active].astype(np.int64)
         offsets, ranks = chosen & windows.OFFSET_MASK, chosen >> windows.RANK_SHIFT
         wrong_rank = (ranks < 0) | (ranks >= self._wave.cluster_size)
-        wrong = wrong_rank | (offsets < SHARED_START) | (offsets + size > self.end)
+        wrong = wrong_rank | (offsets < self.start) | (offsets + size > self.end)
         at = int(wrong.argmax())
         if wrong_rank[at]:
             why = f"the cluster has no CTA of rank {ranks[at]}"
