@@ -13,8 +13,10 @@ from functools import cache, cached_property
 from typing import Any
 
 from gpukit import sources
-from gpukit.devices.arguments import ArgumentBuffer
+from gpukit.devices import cuda_tensor_map
+from gpukit.devices.arguments import ArgumentBuffer, ArgumentValue
 from gpukit.devices.protocol import Dim3, Properties
+from gpukit.devices.tensor_map import TensorMap
 from gpukit.errors import (
     CompileError,
     GpukitError,
@@ -159,6 +161,10 @@ class CudaDevice:
         """What a bound launch takes for an array: its address."""
         return int(array.data.ptr)
 
+    def tensor_map(self, array: Any, request: TensorMap, offset_bytes: int = 0) -> bytes:
+        """The 128 bytes that the driver makes of a request; see `Device.tensor_map`."""
+        return cuda_tensor_map.encode(int(array.data.ptr) + offset_bytes, request)
+
     def free_bytes(self) -> int:
         """Memory a new allocation can get: free on the GPU or kept by CuPy's pool."""
         with self._cupy.cuda.Device(self.index):
@@ -203,7 +209,8 @@ class CudaKernel:
             for arg, param in zip(args, self.spec.params, strict=True)))
 
     def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
-        """The launch with its configuration fixed: call it with addresses and numbers.
+        """The launch with its configuration fixed: call it with addresses, numbers and
+        tensor maps.
 
         Everything it needs is looked up here once; a call costs little more than the driver's own.
         """
@@ -214,7 +221,7 @@ class CudaKernel:
         gx, gy, gz = (*grid, 1, 1)[:3]
         bx, by, bz = (*block, 1, 1)[:3]
 
-        def enqueue(*values: int | float) -> None:
+        def enqueue(*values: ArgumentValue) -> None:
             try:
                 launch_kernel(handle, gx, gy, gz, bx, by, bz, shared, stream().ptr,
                               local.buffer.write(values), 0)
@@ -228,7 +235,7 @@ class CudaKernel:
         """With several GPUs, the current one need not be ours; launching there is an error."""
         cupy, index = self.device._cupy, self.device.index
 
-        def guarded(*values: int | float) -> None:
+        def guarded(*values: ArgumentValue) -> None:
             if cupy.cuda.runtime.getDevice() == index:
                 enqueue(*values)
             else:

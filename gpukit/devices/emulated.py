@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpukit.devices import nvrtc
+from gpukit.devices import nvrtc, tensor_map
+from gpukit.devices.emulated_memory import EmulatedMap, map_arrays, root_of
 from gpukit.devices.models import DEFAULT, MODELS, Model
 from gpukit.devices.protocol import Dim3, Properties
+from gpukit.devices.tensor_map import TensorMap
 from gpukit.errors import ArgumentError, LaunchError, UnsupportedError
 from gpukit.kernels.spec import KernelSpec, Tunables
 
@@ -115,14 +117,17 @@ class EmulatedDevice:
     def phase(self, array: Any) -> int:
         """The offset in the array's own buffer, modulo 256: a GPU would align the buffer to that,
         wherever the host put it."""
-        root = array
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        return (self.address(array) - self.address(root)) % 256
+        return (self.address(array) - self.address(root_of(array))) % 256
 
     def pointer(self, array: Any) -> Any:
         """What a bound launch takes for an array: the array, whose bounds the emulator checks."""
         return array
+
+    def tensor_map(self, array: Any, request: TensorMap, offset_bytes: int = 0) -> EmulatedMap:
+        """The array and the request, encoded at each launch; see `Device.tensor_map`."""
+        tensor_map.check(request)
+        tensor_map.check_base(self.phase(array) + offset_bytes)
+        return EmulatedMap(array, request, offset_bytes)
 
     def free_bytes(self) -> int:
         """The host's available memory, as far as the model would have it: arrays live there."""
@@ -161,42 +166,19 @@ class EmulatedKernel:
         """
         from gpukit import emulator
 
-        memory = emulator.GlobalMemory()
-        values = [self._value(kind, arg, name, memory) for kind, arg, name in self._typed(args)]
+        params = list(zip(self.spec.params, args, strict=True))
         try:
+            memory, arrays = map_arrays([(param.name, arg) for param, arg in params
+                                         if param.kind not in _SCALARS])
+            values = [_SCALARS[param.kind](arg) if param.kind in _SCALARS else arrays[param.name]
+                      for param, arg in params]
             result = emulator.run(self.ptx, grid, block, values, kernel=self.entry,
                                   arch=self.arch, shared_bytes=self.shared_bytes, memory=memory)
         except emulator.EmulatorError as error:
             raise LaunchError(f"{self.spec.name}: {error}") from error
         self.device.last_counters = result.counters
 
-    def _typed(self, args: Sequence[Any]) -> list[tuple[str, Any, str]]:
-        return [(param.kind, arg, param.name)
-                for arg, param in zip(args, self.spec.params, strict=True)]
-
-    def _value(self, kind: str, arg: Any, name: str, memory: Any) -> Any:
-        """Pointers by address of the array's first element inside its mapped memory."""
-        if kind != "pointer":
-            return _SCALARS[kind](arg)
-        low, high = np.lib.array_utils.byte_bounds(arg)
-        whole = _memory(arg, low, high - low)
-        return np.uint64(memory.map(whole, name) + self.device.address(arg) - low)
-
     def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
-        """`launch` with its configuration fixed; takes arrays, not addresses."""
+        """`launch` with its configuration fixed; takes arrays, not addresses, and
+        `EmulatedMap`s."""
         return lambda *args: self.launch(grid, block, args)
-
-
-class _Window:
-    """A stretch of an array's memory, kept alive by the array."""
-
-    def __init__(self, array: Any, low: int, size: int) -> None:
-        self._array = array
-        self.__array_interface__ = {
-            "version": 3, "typestr": "|u1", "shape": (size,),
-            "data": (low, not array.flags.writeable)}
-
-
-def _memory(array: Any, low: int, size: int) -> Any:
-    """All bytes between a (strided) view's lowest and highest element."""
-    return np.asarray(_Window(array, low, size))

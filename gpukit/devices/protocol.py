@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels.spec import KernelSpec, Tunables
 
 Dim3 = tuple[int, ...]
@@ -41,10 +42,12 @@ class Kernel(Protocol):
     arch: str
 
     def launch(self, grid: Dim3, block: Dim3, args: Sequence[Any]) -> None:
-        """Enqueue on the current stream. `args` follow `spec.params`: arrays, ints, floats."""
+        """Enqueue on the current stream. `args` follow `spec.params`: arrays, ints, floats and
+        what `Device.tensor_map` returned."""
 
     def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
-        """`launch` with its configuration fixed; call it with `Device.pointer`s and numbers."""
+        """`launch` with its configuration fixed; call it with `Device.pointer`s, numbers and
+        `Device.tensor_map`s."""
 
 
 class Device(Protocol):
@@ -72,6 +75,16 @@ class Device(Protocol):
 
     def pointer(self, array: Any) -> Any:
         """What a bound launch takes for an array."""
+
+    def tensor_map(self, array: Any, request: TensorMap, offset_bytes: int = 0) -> Any:
+        """What `launch` and a bound launch take for a parameter of kind "tensor_map".
+
+        Element [0, ..., 0] lies `offset_bytes` past the array's first element. Like an address, the
+        result does not keep the array alive, and it may be used for any number of launches.
+
+        Raises:
+            ArgumentError: the request or the base's alignment breaks a rule of tensor maps.
+        """
 
     def free_bytes(self) -> int:
         """Memory a new allocation can get, bytes."""

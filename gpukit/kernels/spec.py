@@ -36,7 +36,13 @@ class Tunable:
 
 @dataclass(frozen=True)
 class Param:
-    """One launch parameter; `kind` is "pointer" or the exact scalar type the kernel reads."""
+    """One launch parameter.
+
+    Attributes:
+        kind: "pointer", the exact scalar type the kernel reads ("i32", "u32", "i64", "u64", "f32",
+            "f64"), or "tensor_map" for a `const __grid_constant__` struct of 128 bytes aligned to
+            64.
+    """
 
     name: str
     kind: str

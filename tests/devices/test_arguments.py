@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import struct
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,34 +13,54 @@ from hypothesis import strategies as st
 
 from gpukit.devices.arguments import ArgumentBuffer
 
-CTYPE = {"pointer": ctypes.c_uint64, "i32": ctypes.c_int32, "u32": ctypes.c_uint32,
-         "i64": ctypes.c_int64, "u64": ctypes.c_uint64, "f32": ctypes.c_float,
-         "f64": ctypes.c_double}
+CTYPE: dict[str, Any] = {
+    "pointer": ctypes.c_uint64, "i32": ctypes.c_int32, "u32": ctypes.c_uint32,
+    "i64": ctypes.c_int64, "u64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double,
+    "tensor_map": ctypes.c_char * 128}
 VALUE = {
     "pointer": st.integers(0, 2**64 - 1), "u64": st.integers(0, 2**64 - 1),
     "i32": st.integers(-2**31, 2**31 - 1), "u32": st.integers(0, 2**32 - 1),
     "i64": st.integers(-2**63, 2**63 - 1), "f32": st.floats(width=32), "f64": st.floats(),
+    "tensor_map": st.binary(min_size=128, max_size=128),
 }
 CASES = st.lists(st.sampled_from(sorted(VALUE)).flatmap(
     lambda kind: st.tuples(st.just(kind), VALUE[kind])), max_size=12)
 
 
-def read(address: int, kinds: list[str]) -> list[int | float]:
+def read(address: int, kinds: list[str]) -> list[int | float | bytes]:
     """What a driver finds that follows the pointers and reads each parameter's own type."""
     pointers = (ctypes.c_void_p * len(kinds)).from_address(address)
-    return [CTYPE[kind].from_address(pointers[i]).value for i, kind in enumerate(kinds)]
+    values = [CTYPE[kind].from_address(pointers[i]) for i, kind in enumerate(kinds)]
+    return [value.raw if isinstance(value, ctypes.Array) else value.value for value in values]
 
 
-def same(a: list[int | float], b: list[int | float]) -> bool:
-    return len(a) == len(b) and all(x == y or (math.isnan(x) and math.isnan(y))
+def same(a: list[int | float | bytes], b: list[int | float | bytes]) -> bool:
+    return len(a) == len(b) and all(x == y or (x != x and y != y)  # NaN
                                     for x, y in zip(a, b, strict=True))
 
 
 @given(CASES)
-def test_the_driver_reads_what_was_written(case: list[tuple[str, int | float]]) -> None:
+def test_the_driver_reads_what_was_written(case: list[tuple[str, int | float | bytes]]) -> None:
     kinds, values = [kind for kind, _ in case], [value for _, value in case]
     buffer = ArgumentBuffer(tuple(kinds))
     assert same(read(buffer.write(values), kinds), values)
+
+
+@given(st.lists(st.sampled_from(sorted(VALUE)), max_size=12))
+def test_tensor_maps_are_aligned_and_nothing_overlaps(kinds: list[str]) -> None:
+    buffer = ArgumentBuffer(tuple(kinds))
+    pointers = (ctypes.c_void_p * len(kinds)).from_address(
+        buffer.write([bytes(128) if kind == "tensor_map" else 0 for kind in kinds]))
+    end = 0
+    for kind, start in zip(kinds, pointers, strict=True):
+        assert start >= end and start % (64 if kind == "tensor_map" else 8) == 0
+        end = start + ctypes.sizeof(CTYPE[kind])
+
+
+@pytest.mark.parametrize("value", [0, 1.5, None, "x" * 128])
+def test_a_tensor_map_is_bytes(value: object) -> None:
+    with pytest.raises(struct.error):
+        ArgumentBuffer(("tensor_map",)).write([value])  # type: ignore[list-item]
 
 
 def test_writing_again_replaces_the_values_in_place() -> None:
