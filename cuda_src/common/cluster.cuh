@@ -33,10 +33,10 @@ __device__ __forceinline__ u32 map(u32 shared_address, u32 rank) {
     return remote;
 }
 
-__device__ __forceinline__ float2 load2(u32 remote) {
-    float2 v;
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(remote)
-                 : "memory");
+__device__ __forceinline__ float4 load4(u32 remote) {
+    float4 v;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(remote) : "memory");
     return v;
 }
 

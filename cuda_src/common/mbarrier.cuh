@@ -3,8 +3,6 @@
 // A phase ends when all arrivals are in and all expected bytes have landed. Waiting is by the parity
 // of the phase: a fresh barrier answers parity 1 at once ("the phase before is over") and parity 0
 // when its first phase ends. So producers of a ring start with parity 1, consumers with 0.
-//
-// The `cluster` forms order memory between CTAs of a cluster; the plain ones within one CTA.
 #pragma once
 
 #include "common/types.cuh"
@@ -33,12 +31,15 @@ __device__ __forceinline__ void arrive(Barrier* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address(barrier)) : "memory");
 }
 
-// Arrives at the barrier of the same shared-memory offset in CTA `rank` of this cluster.
+// Arrives at the barrier of the same shared-memory offset in CTA `rank` of this cluster. It orders
+// nothing beyond this CTA: enough to hand back a buffer that only asynchronous copies write and only
+// MMAs read. A `.release.cluster` here costs a MEMBAR.ALL.GPU: a matmul with one per k step ran at
+// 0.8x.
 __device__ __forceinline__ void arrive_remote(Barrier* barrier, u32 rank) {
     asm volatile(
         "{ .reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"
         :: "r"(address(barrier)), "r"(rank) : "memory");
 }
 
@@ -53,14 +54,6 @@ __device__ __forceinline__ void wait(Barrier* barrier, u32 parity) {
     asm volatile(
         "{ .reg .pred over;\n"
         "again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
-        "@!over bra again; }"
-        :: "r"(address(barrier)), "r"(parity) : "memory");
-}
-
-__device__ __forceinline__ void wait_cluster(Barrier* barrier, u32 parity) {
-    asm volatile(
-        "{ .reg .pred over;\n"
-        "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
         "@!over bra again; }"
         :: "r"(address(barrier)), "r"(parity) : "memory");
 }

@@ -1,0 +1,150 @@
+// Few tokens, many weights: C[M, N] = alpha X[M, K] W[N, K]^T for M up to 128, at memory speed.
+//
+// The tensor core multiplies 64 rows at a time, so the weights take that side (C^T = W X^T) and the
+// tokens the narrow one: BN = 8 to 128. The work is to keep HBM busy, on every SM until the end:
+//   ROWS   rows of W a CTA streams, any multiple of 8, so that N / ROWS just fills the GPU. The MMA
+//          still multiplies 64; time is not spent there.
+//   SPLIT  CTAs of a cluster that share a tile and divide K among them, where ROWS alone would be
+//          too few for the tokens that go with them. Partial sums meet in distributed shared memory,
+//          added in the order of K: no workspace, no atomics, the same bits every run.
+//
+// One warp produces (TMA into a ring of STAGES), ceil(ROWS / 64) warpgroups consume. Launch: 128
+// threads per warpgroup and 32, grid tiles of N times SPLIT, tiles of tokens, batch.
+#include "common/cluster.cuh"
+#include "common/mbarrier.cuh"
+#include "common/tma.cuh"
+#include "common/warp.cuh"
+#include "common/wgmma.cuh"
+
+using mbarrier::Barrier;
+
+template <class T, int ROWS, int BN, int STAGES> struct Narrow {
+    static_assert(ROWS % 8 == 0, "whole swizzle atoms");
+    static constexpr int BK = 128 / sizeof(T);
+    static constexpr int BM = (ROWS + 63) / 64 * 64;  // what the MMAs multiply
+    static constexpr int W_BYTES = BM * 128, STAGE_BYTES = W_BYTES + BN * 128;
+    static constexpr int CONSUMERS = BM * 2;       // threads
+    static constexpr int PITCH = BM + 4;           // of partial sums: eight token rows, eight banks
+    static constexpr int PARTIAL_BYTES = BN * PITCH * 4;
+    static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+    static constexpr int BARRIERS = RING_BYTES > PARTIAL_BYTES ? RING_BYTES : PARTIAL_BYTES;
+};
+
+// D of 64 weights by BN tokens, to [token][weight] in shared memory.
+template <int PITCH, int REGS>
+__device__ __forceinline__ void put_partial(f32* partial, const f32 (&d)[REGS], int wg) {
+    const int lane = warp::lane();
+    const int m = wg * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4, token = lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < REGS; i++)
+        partial[(token + i / 4 * 8 + i % 2) * PITCH + m + i / 2 % 2 * 8] = d[i];
+}
+
+// The rows of W that no copy fills: their products are thrown away, but they are read.
+template <class S, int ROWS, int STAGES> __device__ __forceinline__ void clear_padding(u8* ring) {
+    constexpr int CHUNKS = (S::BM - ROWS) * 8;  // of 16 bytes, per stage
+    for (int i = threadIdx.x; i < STAGES * CHUNKS; i += S::CONSUMERS + 32) {
+        u8* rows = ring + i / CHUNKS * S::STAGE_BYTES + ROWS * 128;
+        *reinterpret_cast<uint4*>(rows + i % CHUNKS * 16) = uint4{};
+    }
+}
+
+template <class OUT> struct alignas(4 * sizeof(OUT)) Four { OUT lane[4]; };
+
+template <class T, class OUT, int ROWS, int BN, int STAGES, int SPLIT>
+__global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__((ROWS + 63) / 64 * 128 + 32)
+narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x, OUT* C,
+       i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, f32 alpha) {
+    using S = Narrow<T, ROWS, BN, STAGES>;
+    constexpr int BM = S::BM;
+    extern __shared__ __align__(1024) u8 shared[];
+    Barrier* full = reinterpret_cast<Barrier*>(shared + S::BARRIERS);
+    Barrier* empty = full + STAGES;
+
+    const u32 rank = SPLIT > 1 ? cluster::rank() : 0;
+    const i32 n0 = blockIdx.x / SPLIT * ROWS, token0 = blockIdx.y * BN, z = blockIdx.z;
+    const i32 blocks = (K + S::BK - 1) / S::BK;
+    const i32 first = i64(blocks) * rank / SPLIT, last = i64(blocks) * (rank + 1) / SPLIT;
+    const int role = warp::index();
+
+    if (threadIdx.x == S::CONSUMERS) {
+        for (int i = 0; i < STAGES; i++) {
+            mbarrier::init(&full[i], 1);
+            mbarrier::init(&empty[i], BM / 64);
+        }
+        mbarrier::fence_init();
+    }
+    if constexpr (ROWS < BM) {
+        clear_padding<S, ROWS, STAGES>(shared);
+        tma::fence_shared();
+    }
+    __syncthreads();
+
+    if (role == S::CONSUMERS / 32) {
+        if (warp::elect()) {
+            u32 stage = 0, parity = 1;
+            for (i32 k = first; k < last; k++) {
+                u8* w = shared + stage * S::STAGE_BYTES;
+                mbarrier::wait(&empty[stage], parity);
+                mbarrier::arrive_and_expect(&full[stage], (ROWS + BN) * 128);
+                tma::load(w, map_w, &full[stage], k * S::BK, n0, z);
+                tma::load(w + S::W_BYTES, map_x, &full[stage], k * S::BK, token0, z);
+                if (++stage == STAGES) stage = 0, parity ^= 1;
+            }
+        }
+        __syncwarp();
+    } else {
+        const int wg = role / 4;
+        f32 d[BN / 2];
+#pragma unroll
+        for (int i = 0; i < BN / 2; i++) d[i] = 0.0f;  // a CTA of the cluster may have no K at all
+        u32 stage = 0, parity = 0, before = 0;
+        for (i32 k = first; k < last; k++) {
+            const u32 w = mbarrier::address(shared + stage * S::STAGE_BYTES);
+            const u64 a = wgmma::descriptor(w + wg * 64 * 128, 16, 1024, wgmma::Swizzle::b128);
+            const u64 b = wgmma::descriptor(w + S::W_BYTES, 16, 1024, wgmma::Swizzle::b128);
+            mbarrier::wait(&full[stage], parity);
+            wgmma::fence();
+#pragma unroll
+            for (int kk = 0; kk < 4; kk++)
+                wgmma::mma<T, BN>(d, wgmma::advance(a, kk * 32), wgmma::advance(b, kk * 32), 1);
+            wgmma::commit();
+            wgmma::wait<1>();
+            if (k > first && threadIdx.x % warp::GROUP == 0) mbarrier::arrive(&empty[before]);
+            before = stage;
+            if (++stage == STAGES) stage = 0, parity ^= 1;
+        }
+        wgmma::wait<0>();
+        warp::sync(1, S::CONSUMERS);  // the ring is about to be overwritten
+        put_partial<S::PITCH>(reinterpret_cast<f32*>(shared), d, wg);
+    }
+    if constexpr (SPLIT > 1) cluster::sync();
+    else __syncthreads();
+
+    // Each CTA adds up its share of the tile, four weights of a token per thread and turn.
+    const u32 base = mbarrier::address(shared);
+    constexpr int FOURS = ROWS / 4, SHARE = BN * FOURS / SPLIT;
+    static_assert(BN * FOURS % SPLIT == 0, "equal shares");
+    for (int i = threadIdx.x; i < SHARE; i += S::CONSUMERS + 32) {
+        const int index = rank * SHARE + i, token = index / FOURS, m = index % FOURS * 4;
+        const u32 at = base + (token * S::PITCH + m) * 4;
+        float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int s = 0; s < SPLIT; s++) {
+            const float4 v = cluster::load4(SPLIT > 1 ? cluster::map(at, s) : at);
+            sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+        }
+        if (token0 + token >= M) continue;
+        OUT* c = C + z * c_batch + (token0 + token) * c_row + n0 + m;
+        const Four<OUT> four = {from_f32<OUT>(alpha * sum.x), from_f32<OUT>(alpha * sum.y),
+                                from_f32<OUT>(alpha * sum.z), from_f32<OUT>(alpha * sum.w)};
+        if (n0 + m + 4 <= N && reinterpret_cast<u64>(c) % sizeof(four) == 0) {
+            *reinterpret_cast<Four<OUT>*>(c) = four;
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (n0 + m + j < N) c[j] = four.lane[j];
+        }
+    }
+    if constexpr (SPLIT > 1) cluster::sync();  // nobody leaves while a peer still reads here
+}
