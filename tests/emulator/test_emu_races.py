@@ -240,7 +240,7 @@ ORDERS = {
         "while (!atomicAdd((int*)flag, 0)) ; __threadfence();"),
     "one thread spins, the barrier tells the others": (
         "__syncthreads(); if (threadIdx.x == 0) { __threadfence(); *flag = 1; }",
-        "if (threadIdx.x == 0) { while (!*flag) ; } __syncthreads();"),
+        "if (threadIdx.x == 0) { while (!*flag) ; __threadfence(); } __syncthreads();"),
     "release and acquire": (
         'asm volatile("st.release.gpu.global.s32 [%0], 1;" :: "l"(flag) : "memory");',
         'int v; do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(flag) : '

@@ -27,18 +27,30 @@ class Clock:
     before, and what of that the async proxy may see. ``done`` and ``read`` are bit sets of
     asynchronous operations known to be complete, or to have read their sources; ``past`` is a bit
     set of CTAs of earlier waves.
+
+    Two more clocks travel along, never changed in place, None for nothing: ``fenced``, what the
+    fences that happen before cover, so that a relaxed store may publish it; and ``found``, what
+    relaxed loads that happen before have found in memory, which counts from the next fence on.
     """
 
-    __slots__ = ("done", "past", "read", "seen", "seen_async")
+    __slots__ = ("done", "fenced", "found", "past", "read", "seen", "seen_async")
 
     def __init__(self, seen: Any, seen_async: Any, done: int, read: int, past: int) -> None:
         self.seen = seen
         self.seen_async = seen_async
         self.done, self.read, self.past = done, read, past
+        self.fenced: Clock | None = None
+        self.found: Clock | None = None
+
+    def plain(self) -> Clock:
+        """A copy of what happens before, without the clocks that travel along."""
+        return Clock(self.seen.copy(), self.seen_async.copy(), self.done, self.read, self.past)
 
     def copy(self) -> Clock:
         """An independent clock of equal value."""
-        return Clock(self.seen.copy(), self.seen_async.copy(), self.done, self.read, self.past)
+        made = self.plain()
+        made.fenced, made.found = self.fenced, self.found
+        return made
 
     def join(self, other: Clock) -> None:
         """Also know what ``other`` knows."""
@@ -47,6 +59,18 @@ class Clock:
         self.done |= other.done
         self.read |= other.read
         self.past |= other.past
+        if other.fenced is not None:
+            self.fenced = joined(self.fenced, other.fenced)
+        if other.found is not None:
+            self.found = joined(self.found, other.found)
+
+
+def joined(one: Clock | None, other: Clock) -> Clock:
+    """What either knows happens before."""
+    made = other.plain()
+    if one is not None and one is not other:
+        made.join(one)
+    return made
 
 
 class Clocks:
@@ -71,6 +95,7 @@ class Clocks:
         self.seen_async.fill(self._start)
         for clock in self.of_warp:
             clock.done = clock.read = clock.past = 0
+            clock.fenced = clock.found = None
         diagonal = np.arange(self.warps)
         self.seen[diagonal, diagonal] += TICK
         stamps = (diagonal + first_warp << WARP_SHIFT) + self._start
@@ -99,3 +124,4 @@ class Clocks:
         clock.seen[:] = 0
         clock.seen_async[:] = 0
         clock.done = clock.read = 0
+        clock.fenced = clock.found = None
