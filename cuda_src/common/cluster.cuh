@@ -18,12 +18,21 @@ __device__ __forceinline__ void sync() {
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// The two halves of sync, for what can be done while others are on their way. What must be over
+// when they pass comes before `arrive`, whose ordering waits for this thread's stores: put the slow
+// ones after it.
 __device__ __forceinline__ void arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-
 __device__ __forceinline__ void wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same meeting without the memory ordering, which costs a MEMBAR.ALL.GPU: for barriers that only
+// keep CTAs from running ahead (after mbarrier::fence_init) or from leaving.
+__device__ __forceinline__ void meet() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 // The shared::cluster address of the same shared-memory offset in CTA `rank`.

@@ -8,6 +8,8 @@
 //          too few for the tokens that go with them. Partial sums meet in distributed shared memory,
 //          added in the order of K: no workspace, no atomics, the same bits every run.
 //
+//   AHEAD  K blocks that are fetched into L2 before there is room for them in the ring.
+//
 // One warp produces (TMA into a ring of STAGES), ceil(ROWS / 64) warpgroups consume. Launch: 128
 // threads per warpgroup and 32, grid tiles of N times SPLIT, tiles of tokens, batch.
 #include "common/cluster.cuh"
@@ -15,6 +17,7 @@
 #include "common/tma.cuh"
 #include "common/warp.cuh"
 #include "common/wgmma.cuh"
+#include "matmul/sm90/extras.cuh"
 
 using mbarrier::Barrier;
 
@@ -51,10 +54,25 @@ template <class S, int ROWS, int STAGES> __device__ __forceinline__ void clear_p
 
 template <class OUT> struct alignas(4 * sizeof(OUT)) Four { OUT lane[4]; };
 
-template <class T, class OUT, int ROWS, int BN, int STAGES, int SPLIT>
+// Four neighbours of a row of C, or as many of them as there are.
+template <class OUT> __device__ __forceinline__ void store_four(OUT* c, const f32 (&x)[4], i32 left) {
+    const Four<OUT> four = {from_f32<OUT>(x[0]), from_f32<OUT>(x[1]), from_f32<OUT>(x[2]),
+                            from_f32<OUT>(x[3])};
+    if (left >= 4 && reinterpret_cast<u64>(c) % sizeof(four) == 0) {
+        *reinterpret_cast<Four<OUT>*>(c) = four;
+    } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (j < left) c[j] = four.lane[j];
+    }
+}
+
+template <class T, class OUT, int ROWS, int BN, int STAGES, int SPLIT, int AHEAD, Act ACT, bool EXTRAS>
 __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__((ROWS + 63) / 64 * 128 + 32)
-narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x, OUT* C,
-       i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, f32 alpha) {
+gemm_narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x, OUT* C,
+       i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, f32 alpha, const OUT* bias, const OUT* residual,
+       i64 residual_row, i64 residual_batch, const f32* scale_m, const f32* scale_n,
+       i32 scale_m_step, i32 scale_n_step) {
     using S = Narrow<T, ROWS, BN, STAGES>;
     constexpr int BM = S::BM;
     extern __shared__ __align__(1024) u8 shared[];
@@ -83,7 +101,10 @@ narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMa
     if (role == S::CONSUMERS / 32) {
         if (warp::elect()) {
             u32 stage = 0, parity = 1;
+            for (i32 k = first + STAGES; k < min(last, first + AHEAD); k++)
+                tma::prefetch(map_w, k * S::BK, n0, z);
             for (i32 k = first; k < last; k++) {
+                if (AHEAD && k + AHEAD < last) tma::prefetch(map_w, (k + AHEAD) * S::BK, n0, z);
                 u8* w = shared + stage * S::STAGE_BYTES;
                 mbarrier::wait(&empty[stage], parity);
                 mbarrier::arrive_and_expect(&full[stage], (ROWS + BN) * 128);
@@ -123,28 +144,43 @@ narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMa
 
     // Each CTA adds up its share of the tile, four weights of a token per thread and turn.
     const u32 base = mbarrier::address(shared);
-    constexpr int FOURS = ROWS / 4, SHARE = BN * FOURS / SPLIT;
+    constexpr int FOURS = ROWS / 4, SHARE = BN * FOURS / SPLIT, THREADS = S::CONSUMERS + 32;
+    constexpr int TURNS = (SHARE + THREADS - 1) / THREADS;
     static_assert(BN * FOURS % SPLIT == 0, "equal shares");
-    for (int i = threadIdx.x; i < SHARE; i += S::CONSUMERS + 32) {
-        const int index = rank * SHARE + i, token = index / FOURS, m = index % FOURS * 4;
-        const u32 at = base + (token * S::PITCH + m) * 4;
-        float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+    float4 sums[TURNS];
+#pragma unroll
+    for (int i = 0; i < TURNS; i++) {
+        const int index = rank * SHARE + i * THREADS + threadIdx.x;
+        const u32 at = base + (index / FOURS * S::PITCH + index % FOURS * 4) * 4;
+        sums[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (i * THREADS + threadIdx.x >= SHARE) break;
 #pragma unroll
         for (int s = 0; s < SPLIT; s++) {
             const float4 v = cluster::load4(SPLIT > 1 ? cluster::map(at, s) : at);
-            sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-        }
-        if (token0 + token >= M) continue;
-        OUT* c = C + z * c_batch + (token0 + token) * c_row + n0 + m;
-        const Four<OUT> four = {from_f32<OUT>(alpha * sum.x), from_f32<OUT>(alpha * sum.y),
-                                from_f32<OUT>(alpha * sum.z), from_f32<OUT>(alpha * sum.w)};
-        if (n0 + m + 4 <= N && reinterpret_cast<u64>(c) % sizeof(four) == 0) {
-            *reinterpret_cast<Four<OUT>*>(c) = four;
-        } else {
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                if (n0 + m + j < N) c[j] = four.lane[j];
+            sums[i].x += v.x, sums[i].y += v.y, sums[i].z += v.z, sums[i].w += v.w;
         }
     }
-    if constexpr (SPLIT > 1) cluster::sync();  // nobody leaves while a peer still reads here
+    if constexpr (SPLIT > 1) cluster::arrive();  // done with the peers' shared memory
+#pragma unroll
+    for (int i = 0; i < TURNS; i++) {
+        const int index = rank * SHARE + i * THREADS + threadIdx.x;
+        const i32 token = token0 + index / FOURS, n = n0 + index % FOURS * 4;
+        if (i * THREADS + threadIdx.x >= SHARE || token >= M) break;
+        f32 x[4] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};
+        if constexpr (EXTRAS) {
+            const Extras<OUT> extras{bias, 0, 1, residual, residual_row, 1, residual_batch, scale_m,
+                                     scale_n, scale_m_step, scale_n_step};
+            const RowTerms<OUT> row = extras.row(token, z, alpha);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const i32 at = min(n + j, N - 1);
+                x[j] = extras.template apply<ACT>(x[j], row, extras.column(at), at);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++) x[j] = act::apply<ACT>(alpha * x[j]);
+        }
+        store_four(C + z * c_batch + token * c_row + n, x, N - n);
+    }
+    if constexpr (SPLIT > 1) cluster::wait();  // nobody leaves while a peer still reads here
 }
