@@ -36,7 +36,7 @@ class Wave:
         self.listeners = launch.listeners
         self.tally: Tally = launch.tally
         self.files = {bits: self._file(bits, n) for bits, n in self.program.register_rows.items()}
-        self._rows: dict[int, Any] = {}  # slot number -> whole row of a slot that is no register
+        self._rows: list[Any] = []  # of every slot, for all lanes
         self.shared = SharedMemory(self, launch.shared_end)
         self.local = LocalMemory(self.lanes, launch.local_bytes)
         self._state: dict[Any, Any] = {}
@@ -65,21 +65,22 @@ class Wave:
 
     def rows(self, lo: int, hi: int) -> list[Any]:
         """The views that lanes ``lo`` to ``hi`` have of every slot."""
-        return [self._view(i, slot, lo, hi) for i, slot in enumerate(self.program.slots)]
+        if not self._rows:
+            self._rows = [self._row(slot) for slot in self.program.slots]
+        return [row[lo:hi] for row in self._rows]
 
-    def _view(self, number: int, slot: Slot, lo: int, hi: int) -> Any:
-        if slot.kind != "reg":
-            if number not in self._rows:
-                self._rows[number] = self._whole_row(slot)
-            return self._rows[number][lo:hi]
+    def _row(self, slot: Slot) -> Any:
+        return self._register(slot) if slot.kind == "reg" else self._whole_row(slot)
+
+    def _register(self, slot: Slot) -> Any:
         bits, index = slot.key
-        row = self.files[bits][index, lo:hi]
+        row = self.files[bits][index]
         if row.dtype == slot.dtype or bits == 128:
             return row
         row = row.view(slot.dtype)
-        step = row.size // (hi - lo)
+        step = row.size // self.lanes
         if slot.pack > 1:
-            return row.reshape(hi - lo, step)[:, : slot.pack]
+            return row.reshape(self.lanes, step)[:, : slot.pack]
         return row[::step] if step > 1 else row
 
     def _whole_row(self, slot: Slot) -> Any:
@@ -109,9 +110,9 @@ class Wave:
         self.first_cluster = first_cluster
         for cta in self.ctas[: count * self.cluster_size]:
             cta.start(self.launch.cta_position(first_cluster, cta), self.launch.threads)
-        for number, row in self._rows.items():
-            if self.program.slots[number].kind == "special":
-                self._fill(row, self.program.slots[number])
+        for slot, row in zip(self.program.slots, self._rows, strict=False):  # none before the first
+            if slot.kind == "special":
+                self._fill(row, slot)
         self._poison()
         self._state = {}
         self.shared.reset()

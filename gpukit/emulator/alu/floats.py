@@ -118,9 +118,10 @@ def _fma16(a: Any, b: Any, c: Any) -> Any:
     return (a.astype(F64) * b.astype(F64) + c.astype(F64)).astype(F16)
 
 
-_DROPPED = np.uint64(0x1FFFFFFF)  # mantissa bits that binary32 does not keep
-_HALF_ULP = np.uint64(0x10000000)
-_SMALLEST = 2.0**-126
+# Constants of no dimension: NumPy is quicker with them than with scalars.
+_DROPPED = np.array(0x1FFFFFFF, np.uint64)  # mantissa bits that binary32 does not keep
+_HALF_ULP = np.array(0x10000000, np.uint64)
+_SMALLEST = np.array(2.0**-126)
 
 
 def fma32(a: Any, b: Any, c: Any) -> Any:
@@ -132,9 +133,15 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
     product = a.astype(F64) * b.astype(F64)
     total = product + c.astype(F64)
     tied = (total.view(np.uint64) & _DROPPED) == _HALF_ULP
-    if b"\x01" in tied.tobytes() or b"\x01" in (np.abs(total) < _SMALLEST).tobytes():
+    if b"\x01" in tied.tobytes() or _has_subnormals(total):
         total = odd_sum(product, c.astype(F64))
     return total.astype(F32)
+
+
+def _has_subnormals(total: Any) -> bool:
+    """Whether a binary64 value is subnormal in binary32. Zero is no such: that sum is exact."""
+    small = np.abs(total) < _SMALLEST
+    return b"\x01" in small.tobytes() and b"\x01" in (small & (total != 0)).tobytes()
 
 
 # Division and roots

@@ -85,6 +85,10 @@ class Checker(Listener):
         if access.space == "global" and not self._numbered:
             return
         shadow = self._shadow(access.store, access.space)
+        if kind == "read" and order == "weak" and lanes.width == 32 and (late := shadow.late_reads):
+            stamp = self.clocks.lane_stamps.item(lanes.lo) + lanes.current.pc
+            late.postpone(access.pattern, access.base, stamp)
+            return
         touch = Touch(lanes, access, shadow, self.clocks)
         weak = order == "weak"
         if not weak:

@@ -5,6 +5,11 @@ A store always covers whole granules then, so a conflict that the shadow shows i
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from gpukit.emulator.mem.patterns import Pattern
 from gpukit.emulator.program import Program
 from gpukit.emulator.ptx.ir import Instr
 from gpukit.emulator.ptx.types import TYPES
@@ -31,3 +36,19 @@ def _width(instr: Instr) -> int:
     types = [TYPES[word] for word in instr.mods if word in TYPES]
     count = next((_VECTORS[word] for word in instr.mods if word in _VECTORS), 1)
     return types[-1].bytes * count if types else WIDEST
+
+
+def touched(pattern: Pattern, base: int, granule: int, single: bool) -> Any:
+    """The granules of an access at byte ``base`` of the shadow: a slice where they are contiguous.
+
+    ``single``: one warp, so that lanes with the same address need not be told apart.
+    """
+    first, count = (base + pattern.floor) // granule, pattern.size // granule
+    if count == 0:
+        return (pattern.offsets + base) // granule
+    if pattern.kind == "block":
+        return slice(first, first + pattern.offsets.size * count)
+    if pattern.kind == "same" and single:
+        return slice(first, first + count)
+    at = pattern.steps(granule) + first
+    return at if count == 1 else at[:, None] + np.arange(count)

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.emulator.check.clocks import WARP_SHIFT, Clock
+from gpukit.emulator.check.granules import touched
 
 if TYPE_CHECKING:
+    from gpukit.emulator.mem.patterns import Pattern
     from gpukit.emulator.mem.store import Store
 
 KEPT_RANGES = 512
+KEPT_READS = 1 << 16
+_ONE_WARP = np.array(1 << WARP_SHIFT)  # stamps that differ by less are of one warp
 
 
 def _latest_per_warp(stamps: Any) -> list[int]:
@@ -34,14 +38,21 @@ class LatestWarps:
         self._last: Any = None
         self._other: Any = None
 
+    @property
+    def empty(self) -> bool:
+        """Whether there never was an access."""
+        return self._last is None
+
     def note(self, at: Any, stamps: Any) -> None:
         """Accesses of granules ``at``; of several warps that share one, the first and last stay."""
         if self._last is None:
             self._last = np.zeros(self._granules, np.int64)
         before = self._last[at]
+        if isinstance(at, slice):
+            before = before.copy()
         self._last[at] = stamps
         if np.count_nonzero(before):
-            earlier = ((before ^ stamps) >> WARP_SHIFT != 0) & (before != 0)
+            earlier = (before ^ stamps) >= _ONE_WARP
             if np.count_nonzero(earlier):
                 self._keep(at, np.where(earlier, before, self._others()[at]))
         if isinstance(stamps, np.ndarray) and not isinstance(at, slice):
@@ -69,6 +80,41 @@ class LatestWarps:
         for history in (self._last, self._other):
             if history is not None:
                 history[at] = 0
+
+
+class LateReads(LatestWarps):
+    """Reads of a memory that often nobody ever writes: noted only once somebody asks."""
+
+    def __init__(self, granules: int, granule: int, skew: int) -> None:
+        super().__init__(granules)
+        self._granule, self._skew = granule, skew
+        self._waiting: list[tuple[Pattern, int, int]] = []
+
+    def postpone(self, pattern: Pattern, base: int, stamp: int) -> None:
+        """A read by one warp at byte ``base`` of the memory."""
+        self._waiting.append((pattern, base, stamp))
+        if len(self._waiting) >= KEPT_READS:
+            self._settle()
+
+    def _settle(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for pattern, base, stamp in waiting:
+            self.note(touched(pattern, base + self._skew, self._granule, True), stamp)
+
+    def note(self, at: Any, stamps: Any) -> None:
+        if self._waiting:
+            self._settle()
+        super().note(at, stamps)
+
+    def at(self, at: Any) -> list[Any]:
+        if self._waiting:
+            self._settle()
+        return super().at(at)
+
+    def clear(self, at: Any) -> None:
+        if self._waiting:
+            self._settle()
+        super().clear(at)
 
 
 class ReadersPerWarp:
@@ -115,7 +161,7 @@ class Shadow:
         self.granules = (size + skew) // granule + 1
         self._writes: Any = None
         self.reads: Any = (
-            LatestWarps(self.granules)
+            LateReads(self.granules, granule, skew)
             if warps_per_cta is None
             else ReadersPerWarp(self.granules, warps_per_cta)
         )
@@ -128,6 +174,13 @@ class Shadow:
         self._async_reads: dict[Any, tuple[Any, int]] = {}  # not yet in ``reading``
         self._last_writes: dict[Any, tuple[int, list[int], list[int]]] = {}
         self.ranges: dict[Any, Any] = {}  # granule indices by what they were derived from
+
+    @property
+    def late_reads(self) -> LateReads | None:
+        """Where a weak read may be left for later: if nothing has written, it cannot be a race."""
+        if self._writes is None and self.strong_writes.empty and self.writers is None:
+            return self.reads if isinstance(self.reads, LateReads) else None
+        return None
 
     def keep_range(self, key: Any, indices: Any) -> None:
         """Remember some granule indices; bounded in number."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.emulator.check.clocks import Clocks
+from gpukit.emulator.check.granules import touched
 from gpukit.emulator.check.shadow import Shadow
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Touch:
         self._mask = access.mask
         self.single = lanes.width == 32
         self.per_lane = max(access.pattern.size // shadow.granule, 1)
-        self.at = self._granules(access, shadow)
+        base = access.base + shadow.skew
+        self.at = touched(access.pattern, base, shadow.granule, self.single)
         if self.single:
             self.warps: Any = lanes.lo // 32
             self.stamps: Any = clocks.lane_stamps.item(lanes.lo) + lanes.current.pc
@@ -47,20 +49,6 @@ class Touch:
             numbers = np.arange(lanes.lo, lanes.hi) >> 5
             self.warps = self._spread(numbers)
             self.stamps = self._spread(clocks.lane_stamps[lanes.lo : lanes.hi]) + lanes.current.pc
-
-    def _granules(self, access: Access, shadow: Shadow) -> Any:
-        pattern, granule, count = access.pattern, shadow.granule, self.per_lane
-        base = access.base + shadow.skew
-        if pattern.size < granule:
-            return (pattern.offsets + base) // granule
-        if pattern.kind == "block":
-            first = (base + pattern.first) // granule
-            return slice(first, first + pattern.offsets.size * count)
-        if pattern.kind == "same" and self.single:
-            first = (base + pattern.first) // granule
-            return slice(first, first + count)
-        at = pattern.elements(granule) + base // granule
-        return at if count == 1 else at[:, None] + np.arange(count)
 
     def _spread(self, per_lane: Any) -> Any:
         """One value per lane, shaped to go with ``at``."""

@@ -40,13 +40,22 @@ class Access:
         """Positions in the unit of the lanes that take part."""
         return np.arange(width) if self.mask is None else np.flatnonzero(self.mask)
 
+    @property
+    def start(self) -> int:
+        """The lowest byte offset in the store."""
+        return self.base + self.pattern.floor
+
+    def elements(self, size: int) -> Any:
+        """int64 array: which element of ``size`` bytes each active lane begins with."""
+        return self.pattern.steps(size) + self.start // size
+
     def read(self, dtype: Any, k: int) -> Any:
         """Element ``k`` of each lane's vector, one per active lane."""
         size = dtype.itemsize
         words, pattern = self.store.words(dtype), self.pattern
+        first = (self.base + pattern.floor) // size + k
         if pattern.kind == "mixed":
-            return words[pattern.elements(size) + (self.base // size + k)]
-        first = (self.base + pattern.first) // size + k
+            return words[first:][pattern.steps(size)]
         if pattern.kind == "same":
             return words[first]
         step = pattern.size // size
@@ -56,26 +65,27 @@ class Access:
         """Element ``k`` of each active lane; of lanes with one address the last one wins."""
         size = dtype.itemsize
         words, pattern = self.store.words(dtype), self.pattern
+        first = (self.base + pattern.floor) // size + k
         if pattern.kind == "block":
-            first, step = (self.base + pattern.first) // size + k, pattern.size // size
+            step = pattern.size // size
             words[first : first + pattern.offsets.size * step : step] = values
         else:
-            words[pattern.elements(size) + (self.base // size + k)] = values
+            words[first:][pattern.steps(size)] = values
 
     def check_written(self) -> None:
         """Raise unless every byte about to be read has been written."""
         store, pattern = self.store, self.pattern
         if store.init is None:
             return
+        first = self.base + pattern.floor
         if pattern.kind == "block":
-            first = self.base + pattern.first
             raw = store.init[first : first + pattern.offsets.size * pattern.size].tobytes()
         else:
             unit = min(pattern.size, 8)
-            marks, at = store.marks(unit), pattern.elements(unit) + self.base // unit
-            raw = marks[at].tobytes()
-            if pattern.size > unit:
-                raw += b"".join(marks[at + k].tobytes() for k in range(1, pattern.size // unit))
+            marks, steps = store.marks(unit)[first // unit :], pattern.steps(unit)
+            raw = marks[steps].tobytes()
+            for k in range(1, pattern.size // unit):
+                raw += marks[k:][steps].tobytes()
         if b"\x00" in raw:
             self._complain()
 
@@ -94,14 +104,14 @@ class Access:
         store, pattern = self.store, self.pattern
         if store.init is None:
             return
+        first = self.base + pattern.floor
         if pattern.kind == "block":
-            first = self.base + pattern.first
             store.init[first : first + pattern.offsets.size * pattern.size] = 1
             return
         unit = min(pattern.size, 8)
-        marks, at = store.marks(unit), pattern.elements(unit) + self.base // unit
+        marks, steps = store.marks(unit)[first // unit :], pattern.steps(unit)
         for k in range(pattern.size // unit):
-            marks[at + k] = WRITTEN[unit]
+            marks[k:][steps] = WRITTEN[unit]
 
     def _complain(self) -> None:
         starts = self.bytes

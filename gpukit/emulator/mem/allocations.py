@@ -15,27 +15,28 @@ from gpukit.emulator.mem.patterns import Pattern, PatternCache, global_cost
 from gpukit.emulator.mem.store import Store
 from gpukit.emulator.ptx.ir import Module, Var
 
+RECENT = 4  # allocations to try before searching
 ALIGNMENT = 512  # of allocations; the gap between them catches small overruns
 
 
 class Allocation(Store):
     """``size`` bytes at virtual address ``base``."""
 
-    __slots__ = ("base", "name", "size", "writable")
+    __slots__ = ("base", "end", "name", "size", "writable")
 
     def __init__(self, base: int, data: Any, init: Any, name: str, writable: bool) -> None:
         super().__init__(data, init)
         self.base = base
         self.size: int = int(data.size)
+        self.end: int = base + self.size
         self.name = name
         self.writable = writable
 
     def address_of(self, index: int) -> int:
         return self.base + index
 
-    @property
-    def end(self) -> int:
-        return self.base + self.size
+    def phase(self, size: int) -> int:
+        return -self.base % size
 
 
 class GlobalMemory:
@@ -46,7 +47,7 @@ class GlobalMemory:
         self._allocations: list[Allocation] = []
         self._next = windows.GLOBAL
         self.patterns = PatternCache()
-        self._recent: Allocation | None = None
+        self._recent: list[Allocation] = []  # the last few that were accessed
         self._mapped: list[tuple[int, Allocation]] = []  # host address, allocation
         self._alive: list[Any] = []
         self._workspace: Allocation | None = None
@@ -77,7 +78,7 @@ class GlobalMemory:
         if windows.PARAMS in self._bases:
             at = self._bases.index(windows.PARAMS)
             del self._bases[at], self._allocations[at]
-        self._recent = None
+        self._recent.clear()
         self.add(data, "the kernel parameters", writable=False, at=windows.PARAMS)
 
     def grid_workspace(self) -> int:
@@ -122,14 +123,24 @@ class GlobalMemory:
         relative = active - first
         key = (relative.tobytes(), first & 127, size, None if mask is None else mask.tobytes())
         pattern = self.patterns.get(key) or self._learn(key, relative, first & 127, mask)
-        held = self._recent
-        if held is None or first < held.base or first >= held.end:
-            held = self._recent = self.find(first)
+        held: Allocation | None
+        for held in self._recent:
+            if held.base <= first < held.end:
+                break
+        else:
+            held = self._look_up(first)
         if held is None or first + pattern.low < held.base or first + pattern.high > held.end:
             raise self._outside(addresses, mask, size)
         if not pattern.aligned or first & (size - 1):
             raise self._misaligned(addresses, mask, size)
         return Access(held, pattern, first - held.base, mask, "global")
+
+    def _look_up(self, address: int) -> Allocation | None:
+        held = self.find(address)
+        if held is not None:
+            self._recent.insert(0, held)
+            del self._recent[RECENT:]
+        return held
 
     def _learn(self, key: Any, relative: Any, phase: int, mask: Mask) -> Pattern:
         size = key[2]

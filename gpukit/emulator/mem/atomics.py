@@ -114,7 +114,7 @@ def modify(access: Access, type_: PtxType, k: int, update: Update, given: list[A
     """
     size = type_.dtype.itemsize
     words = access.store.words(type_.dtype)
-    at = access.pattern.elements(size) + access.base // size + k
+    at = access.elements(size) + k
     if type_.pack > 1:
         at = at[:, None] + np.arange(type_.pack)
     ufunc = isinstance(update, np.ufunc)

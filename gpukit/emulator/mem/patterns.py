@@ -20,11 +20,12 @@ class Pattern:
     """Byte indices of the active lanes of one access of ``size`` bytes a lane, minus its base.
 
     ``low`` and ``high`` bound the addresses touched, relative to the first lane's. ``kind`` is
-    "block" (lane i at i * size), "same" (one address) or "mixed". ``cost`` holds what the counters
-    want and ``hits`` how often the pattern was loaded, stored and updated.
+    "block" (lane i at i * size), "same" (one address) or "mixed". ``floor`` is the lowest of the
+    ``offsets``. ``cost`` holds what the counters want and ``hits`` how often the pattern was
+    loaded, stored and updated.
     """
 
-    __slots__ = ("_elements", "_ranks", "aligned", "cost", "first", "high", "hits", "kind", "low",
+    __slots__ = ("_ranks", "_steps", "aligned", "cost", "floor", "high", "hits", "kind", "low",
                  "offsets", "size")  # fmt: skip
 
     def __init__(self, offsets: Any, distances: Any, size: int, cost: tuple[int, ...]) -> None:
@@ -32,18 +33,18 @@ class Pattern:
         self.size = size
         self.cost = cost
         self.hits = [0, 0, 0]
-        self.first = int(offsets[0])
+        self.floor = int(offsets.min())
         self.low, self.high = int(distances.min()), int(distances.max()) + size
         self.aligned = not (distances & (size - 1)).any()
         self.kind = _kind(offsets, size)
-        self._elements: dict[int, Any] = {}
+        self._steps: dict[int, Any] = {}
         self._ranks: list[Any] | None = None
 
-    def elements(self, size: int) -> Any:
-        """The offsets in units of ``size`` bytes."""
-        found = self._elements.get(size)
+    def steps(self, size: int) -> Any:
+        """The offsets above the lowest one, in units of ``size`` bytes."""
+        found = self._steps.get(size)
         if found is None:
-            found = self._elements[size] = self.offsets // size
+            found = self._steps[size] = (self.offsets - self.floor) // size
         return found
 
     @property

@@ -21,12 +21,19 @@ class Store:
         """The address within its state space that byte ``index`` has."""
         return index
 
+    def phase(self, size: int) -> int:
+        """Where the first element of ``size`` bytes is whose address is a multiple of ``size``."""
+        return 0
+
     def words(self, dtype: Any) -> Any:
-        """``data`` as elements of ``dtype`` (a tail shorter than one element is left out)."""
+        """``data`` as elements of ``dtype`` at aligned addresses (parts of one are left out).
+
+        The element with byte ``i`` is number ``i // size``, whatever the phase.
+        """
         view = self._views.get(dtype)
         if view is None:
             size = np.dtype(dtype).itemsize
-            view = self._views[dtype] = self.data[: self.data.size // size * size].view(dtype)
+            view = self._views[dtype] = self._whole(self.data, size).view(dtype)
         return view
 
     def marks(self, size: int) -> Any:
@@ -34,9 +41,12 @@ class Store:
         view = self._views.get(size)
         if view is None:
             assert self.init is not None
-            whole = self.init[: self.init.size // size * size]
-            view = self._views[size] = whole.view(f"u{size}")
+            view = self._views[size] = self._whole(self.init, size).view(f"u{size}")
         return view
+
+    def _whole(self, array: Any, size: int) -> Any:
+        start = self.phase(size)
+        return array[start : start + max(0, array.size - start) // size * size]
 
 
 WRITTEN = {size: int.from_bytes(b"\x01" * size, "little") for size in (1, 2, 4, 8)}

@@ -66,7 +66,7 @@ def _transpose(words: Any) -> Any:
 
 def _word_indices(access: Access) -> Any:
     """[row, 4]: where the 32-bit words of each row are."""
-    return (access.pattern.elements(4) + access.base // 4)[:, None] + np.arange(4)
+    return access.elements(4)[:, None] + np.arange(4)
 
 
 @op("ldmatrix.sync")

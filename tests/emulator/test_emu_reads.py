@@ -1,0 +1,70 @@
+"""Reads of global memory: none is forgotten when somebody writes, however late it is noted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpukit import emulator
+from gpukit.emulator.check import shadow
+from gpukit.emulator.errors import DataRaceError
+
+# Warps read x one after the other, told by flags that order nothing; only the last of them meets
+# the writer at a barrier.
+READERS = r"""
+extern "C" __global__ void k(int* x, int* y, volatile int* flag, int reads) {
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, last = blockDim.x / 32 - 2, sum = 0;
+  if (warp <= last) {
+    if (warp > 0) while (flag[warp - 1] == 0) {}
+    for (int i = 0; i < reads; i++) sum += x[INDEX];
+    y[warp * 32 + lane] = sum;
+    __syncwarp();
+    if (lane == 0) flag[warp] = 1;
+  }
+  if (warp >= last) asm volatile("bar.sync 1, 64;" ::: "memory");
+  if (warp > last) x[lane] = 7;
+  __syncthreads();
+}
+"""
+
+
+def run(index, readers, reads=1, **options):
+    x, y, flag = np.arange(64, dtype="i4"), np.zeros(256, "i4"), np.zeros(8, "i4")
+    emulator.run(READERS.replace("INDEX", index), 1, 32 * (readers + 1),
+                 [x, y, flag, np.int32(reads)], **options)  # fmt: skip
+    return x, y
+
+
+@pytest.mark.parametrize("index", ["lane", "lane ^ 1", "5", "lane + i % 2"])
+def test_a_write_is_ordered_after_the_last_reader_only(index):
+    with pytest.raises(DataRaceError, match=r"writes what warp 0 of .* read"):
+        run(index, 2)
+
+
+@pytest.mark.parametrize("policy", ["random", "starved"])
+def test_one_reader_that_the_writer_waited_for(policy):
+    x, y = run("lane", 1, policy=policy)
+    assert (x[:32] == 7).all()
+    assert (y[:32] == np.arange(32)).all()
+
+
+@pytest.mark.parametrize("kept", [1, 3, 1 << 16])
+def test_however_many_reads_wait_to_be_noted(kept, monkeypatch):
+    monkeypatch.setattr(shadow, "KEPT_READS", kept)
+    with pytest.raises(DataRaceError, match=r"writes what warp 0 of .* read"):
+        run("lane ^ i", 2, reads=8)
+    run("lane ^ i", 1, reads=8)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3])
+def test_wide_accesses_of_arrays_at_any_address(offset):
+    """The address decides which bytes are meant, not where the array begins."""
+    source = """extern "C" __global__ void k(const char* x, char* y) {
+      const char* p = (const char*)(((unsigned long long)x + 15) / 16 * 16);
+      char* q = (char*)(((unsigned long long)y + 15) / 16 * 16);
+      ((double*)q)[threadIdx.x] = ((const double*)p)[threadIdx.x]; }"""
+    x, y = np.arange(1, 81, dtype="i4")[offset:], np.zeros(80, "i4")[3 - offset :]
+    start, end = (-array.ctypes.data % 16 // 4 for array in (x, y))
+    emulator.run(source, 1, 32, [x, y])
+    assert (y[end : end + 64] == x[start : start + 64]).all()
+    assert not y[end + 64 :].any()
