@@ -55,12 +55,6 @@ __device__ __forceinline__ void load_multicast(void* to, const TensorMap& map, B
         : "memory");
 }
 
-// Brings a box into L2 only: more bytes on their way than shared memory has room for.
-__device__ __forceinline__ void prefetch(const TensorMap& map, int x, int y, int z) {
-    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];"
-                 :: "l"(&map), "r"(x), "r"(y), "r"(z) : "memory");
-}
-
 __device__ __forceinline__ void store(const TensorMap& map, const void* from, int x, int y) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
                  :: "l"(&map), "r"(address(from)), "r"(x), "r"(y) : "memory");

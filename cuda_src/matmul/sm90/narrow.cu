@@ -8,7 +8,8 @@
 //          too few for the tokens that go with them. Partial sums meet in distributed shared memory,
 //          added in the order of K: no workspace, no atomics, the same bits every run.
 //
-//   AHEAD  K blocks that are fetched into L2 before there is room for them in the ring.
+//
+// Fetching further ahead into L2 than the ring reaches was tried and made every shape slower.
 //
 // One warp produces (TMA into a ring of STAGES), ceil(ROWS / 64) warpgroups consume. Launch: 128
 // threads per warpgroup and 32, grid tiles of N times SPLIT, tiles of tokens, batch.
@@ -67,7 +68,7 @@ template <class OUT> __device__ __forceinline__ void store_four(OUT* c, const f3
     }
 }
 
-template <class T, class OUT, int ROWS, int BN, int STAGES, int SPLIT, int AHEAD, Act ACT, bool EXTRAS>
+template <class T, class OUT, int ROWS, int BN, int STAGES, int SPLIT, Act ACT, bool EXTRAS>
 __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__((ROWS + 63) / 64 * 128 + 32)
 gemm_narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x, OUT* C,
        i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, f32 alpha, const OUT* bias, const OUT* residual,
@@ -101,10 +102,7 @@ gemm_narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ Ten
     if (role == S::CONSUMERS / 32) {
         if (warp::elect()) {
             u32 stage = 0, parity = 1;
-            for (i32 k = first + STAGES; k < min(last, first + AHEAD); k++)
-                tma::prefetch(map_w, k * S::BK, n0, z);
             for (i32 k = first; k < last; k++) {
-                if (AHEAD && k + AHEAD < last) tma::prefetch(map_w, (k + AHEAD) * S::BK, n0, z);
                 u8* w = shared + stage * S::STAGE_BYTES;
                 mbarrier::wait(&empty[stage], parity);
                 mbarrier::arrive_and_expect(&full[stage], (ROWS + BN) * 128);

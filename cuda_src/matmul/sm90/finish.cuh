@@ -1,0 +1,84 @@
+// From accumulators to C: the epilogue's arithmetic, stores straight from registers, and partial sums
+// that travel between the CTAs of a cluster.
+#pragma once
+
+#include "common/cluster.cuh"
+#include "common/mbarrier.cuh"
+#include "common/warp.cuh"
+#include "matmul/sm90/extras.cuh"
+
+namespace finish {
+
+// A thread's first row and column of a 64-row block of accumulators that starts at (m, n) of C.
+struct Origin {
+    i32 m, n, z;
+
+    __device__ __forceinline__ Origin mine() const {
+        const int lane = warp::lane();
+        return {m + i32(threadIdx.x / 32 % 4) * 16 + lane / 4, n + lane % 4 * 2, z};
+    }
+};
+
+// Extras on COLS columns from `first`. Indices are clamped into C: what lies outside is computed, not
+// stored.
+template <Act ACT, int COLS, class OUT, int REGS>
+__device__ __forceinline__ void extras(f32 (&d)[REGS], int first, const Extras<OUT>& extras,
+                                       f32 alpha, Origin block, i32 M, i32 N) {
+    const Origin at = block.mine();
+    const i32 m[2] = {min(at.m, M - 1), min(at.m + 8, M - 1)};
+    const RowTerms<OUT> rows[2] = {extras.row(m[0], at.z, alpha), extras.row(m[1], at.z, alpha)};
+#pragma unroll
+    for (int i = first / 2; i < (first + COLS) / 2; i += 4) {
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const i32 n = min(at.n + i * 2 + c, N - 1);
+            const ColumnTerms terms = extras.column(n);
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                f32& x = d[i + 2 * h + c];
+                x = extras.template apply<ACT>(x, rows[h], terms, n);
+            }
+        }
+        __syncwarp();  // keeps the loads of later columns, and their registers, from moving up here
+    }
+}
+
+template <class OUT> struct Matrix {
+    OUT* base;
+    i64 row, column, batch;  // strides in elements
+    i32 M, N;
+};
+
+// Straight from registers, with bounds: for C that TMA cannot address.
+template <class OUT, int REGS>
+__device__ __forceinline__ void store(const Matrix<OUT>& c, const f32 (&d)[REGS], Origin block) {
+    const Origin at = block.mine();
+    OUT* mine = c.base + at.z * c.batch + at.m * c.row + at.n * c.column;
+#pragma unroll
+    for (int i = 0; i < REGS; i++) {
+        const i32 dm = i / 2 % 2 * 8, dn = i / 4 * 8 + i % 2;
+        if (at.m + dm < c.M && at.n + dn < c.N) mine[dm * c.row + dn * c.column] = from_f32<OUT>(d[i]);
+    }
+}
+
+// Registers to shared memory and from a peer's, a thread to the same thread: four at a time, so that
+// a warp's accesses are contiguous.
+template <int REGS> __device__ __forceinline__ void put_partial(f32* mine, const f32 (&d)[REGS]) {
+#pragma unroll
+    for (int i = 0; i < REGS; i += 4)
+        *reinterpret_cast<float4*>(mine + i * warp::GROUP) =
+            make_float4(d[i], d[i + 1], d[i + 2], d[i + 3]);
+}
+
+template <int REGS>
+__device__ __forceinline__ void add_partial(f32 (&d)[REGS], const f32* mine, u32 peer) {
+    const u32 remote = cluster::map(mbarrier::address(mine), peer);
+#pragma unroll
+    for (int i = 0; i < REGS; i += 4) {
+        const float4 v = cluster::load4(remote + i * warp::GROUP * 4);
+        d[i] += v.x, d[i + 1] += v.y, d[i + 2] += v.z, d[i + 3] += v.w;
+        if (i % 16 == 12) __syncwarp();  // bounds the loads, and their registers, in flight
+    }
+}
+
+}  // namespace finish
