@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Any
 
 from gpukit import devices, dtypes, kernels
 from gpukit.devices.protocol import Device
 from gpukit.dtypes import DType
-from gpukit.errors import ArgumentError
-from gpukit.ops import arrays
+from gpukit.errors import ArgumentError, UnknownKernelError
+from gpukit.kernels import KernelSpec
+from gpukit.ops import arrays, matmul_sm90
 
 _MAX_GRID = 2**31 - 1
 
@@ -21,7 +24,8 @@ def matmul(a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, kernel: in
         b: [K, N], same dtype, any strides.
         out: [M, N] C-contiguous array to write; must not overlap a or b.
         out_dtype: dtype of C when `out` is not given; a's dtype by default.
-        kernel: rung of the matmul ladder; see `gpukit list`.
+        kernel: rung of the matmul ladder: a number, which means the one for `a`'s device, or a name
+            of `gpukit list`. Rungs above 1 ask more of types, layout and alignment.
 
     Returns:
         [M, N]; zeros where K = 0.
@@ -30,15 +34,32 @@ def matmul(a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, kernel: in
         ArgumentError: shapes, dtypes, layout or overlap.
         UnknownKernelError: no such rung.
     """
-    spec = kernels.get(f"matmul.k{kernel}")
+    rungs = _rungs(kernel)
     device, a = devices.adopt("a", a, "matmul")
     where, b = devices.adopt("b", b, "matmul")
     arrays.check_device("matmul", "b", where, device)
     dtype = _check_operands(a, b, device)
     out = _output(a, b, out, out_dtype, device)
     if out.size:
-        _launch(spec, device, a, b, out, dtype)
+        spec = rungs.get(device.properties.arch) or next(iter(rungs.values()))
+        if spec.name.startswith("matmul.sm90."):
+            matmul_sm90.launch(int(spec.name.rpartition(".k")[2]), device, a, b, out)
+        else:
+            _launch(spec, device, a, b, out, dtype)
     return out
+
+
+@cache
+def _rungs(kernel: int | str) -> dict[str, KernelSpec]:
+    """The kernels that a rung may mean, by the arch in their names ("matmul.k1" has none)."""
+    found = {}
+    for name in kernels.names():
+        rung = re.fullmatch(r"matmul\.(?:sm(\d+)\.)?k(\d+)", name)
+        if rung and str(kernel) in (name, name.removeprefix("matmul."), rung[2]):
+            found[f"sm_{rung[1]}"] = kernels.get(name)
+    if not found:
+        raise UnknownKernelError(f"matmul.k{kernel}", kernels.names())
+    return found
 
 
 def _check_operands(a: Any, b: Any, device: Device) -> DType:

@@ -23,7 +23,7 @@ TARGETS = [pytest.param(spec, arch, id=f"{spec.name}-{arch}")
 
 # What a parameter of each kind looks like in PTX, and in the mangled name of the entry.
 PTX_TYPE = {"pointer": "u64", "i32": "u32", "u32": "u32", "i64": "u64", "u64": "u64",
-            "f32": "f32", "f64": "f64"}
+            "f32": "f32", "f64": "f64", "tensor_map": "b8[128]"}
 MANGLED = {"i32": "i", "u32": "j", "i64": "x", "u64": "y", "f32": "f", "f64": "d"}
 
 
