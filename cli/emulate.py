@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from gpukit.errors import ArgumentError
 from . import terminal
 from .main import FAILED, OK
 from .options import PATH, Extent, Pairs
+from .outputs import check_outputs
 
 if TYPE_CHECKING:
     from gpukit.emulator import Trace
@@ -54,6 +56,7 @@ bad input.
 @click.option("--no-checks", is_flag=True, help="Check bounds and alignment only; faster.")
 @click.option("--budget", type=click.IntRange(1), help="Give up after this many instructions.")
 @click.option("--cooperative", is_flag=True, help="Keep the whole grid resident.")
+@click.option("--nonportable-cluster", is_flag=True, help="Allow clusters of 9 to 16 CTAs.")
 @click.option("--define", "defines", type=Pairs("K[=V]"), multiple=True, help="As -D of nvcc.")
 @click.option("--include", "includes", multiple=True, metavar="DIR", help="As -I of nvcc.")
 @click.option("--save", "saves", type=Pairs("I=FILE.npy"), multiple=True,
@@ -70,25 +73,41 @@ def emulate(file: Path, how: str, **values: Any) -> int:
     """
     from .emulate_output import print_document, print_tables
 
-    _check_usage(values)
+    _check_usage(file, values)
     folders = [file.parent, *map(Path, values["includes"])]
     trials, trace = _run(file, folders, values)
-    if trace is not None:
-        _write_trace(trace, values["trace_file"])
-    wanted = _arrays(trials, values)
+    wanted = {n: trials[0].arguments[n].array for n in _numbers(values)}
     show = print_document if how == "json" else print_tables
     failed = show(trials, {n: wanted[n] for n in values["prints"]}, folders, values["seed"])
+    if trace is not None:
+        _write_trace(trace, values["trace_file"])
     if not failed:
         _save(wanted, values["saves"])
     return FAILED if failed else OK
 
 
-def _check_usage(values: dict[str, Any]) -> None:
-    if values["trace_file"] and values["policy"] == "all":
+def _check_usage(file: Path, values: dict[str, Any]) -> None:
+    """Refuse what would fail after the run only."""
+    from gpukit.emulator.argument_text import is_array
+
+    if not file.is_file():
+        raise ArgumentError(f"{file} {'is no file' if file.exists() else 'does not exist'}")
+    trace_file, saves, specs = values["trace_file"], values["saves"], values["specs"]
+    if trace_file and values["policy"] == "all":
         raise click.UsageError("--trace needs one policy, not all")
-    for number, _ in values["saves"]:
-        if not number.isdecimal():
+    for number, _ in saves:
+        if not re.fullmatch("[0-9]{1,9}", number):
             raise click.UsageError(f"--save {number!r}: not the number of an argument")
+    for number in _numbers(values):
+        if number >= len(specs) or not is_array(specs[number]):
+            raise ArgumentError(f"--save or --print {number}: args[{number}] is no array")
+    outputs = [(f"--save {number}=", Path(path)) for number, path in saves]
+    check_outputs([*outputs, *([("--trace ", trace_file)] if trace_file else [])], file)
+
+
+def _numbers(values: dict[str, Any]) -> list[int]:
+    """The array arguments that --save and --print name."""
+    return [*(int(number) for number, _ in values["saves"]), *values["prints"]]
 
 
 def _run(
@@ -97,18 +116,19 @@ def _run(
     """Run the launch under the policies asked for. Bad input is an ``ArgumentError``."""
     from gpukit.emulator import EmulatorError, Trace
     from gpukit.emulator.argument_text import parse_argument
+    from gpukit.emulator.errors import CompileError
     from gpukit.emulator.trials import run_trials
 
     trace = Trace(folders=folders) if values["trace_file"] else None
     policies = POLICIES if values["policy"] == "all" else (values["policy"],)
     options = {name: values[name] for name in ("kernel", "arch", "shared_bytes", "cluster", "seed",
-                                               "cooperative")}  # fmt: skip
+                                               "cooperative", "nonportable_cluster")}  # fmt: skip
     if values["budget"]:
         options["budget"] = values["budget"]
     seed = values["seed"]
     try:
         trials = run_trials(
-            _existing(file),
+            file,
             values["grid"],
             values["block"],
             lambda: [parse_argument(t, seed + 1000 * i) for i, t in enumerate(values["specs"])],
@@ -120,42 +140,16 @@ def _run(
             **options,
         )
     except EmulatorError as problem:
-        raise ArgumentError(_first_error(str(problem))) from problem
-    except UnicodeDecodeError as problem:
-        raise ArgumentError(f"{file} is no text: {problem}") from problem
+        summary, _, details = str(problem).partition("\n")
+        log = isinstance(problem, CompileError)
+        raise ArgumentError(summary if log else f"{summary} {details}") from problem
     return trials, trace
-
-
-def _existing(file: Path) -> Path:
-    if not file.is_file():
-        raise ArgumentError(f"{file} does not exist")
-    return file
-
-
-def _first_error(text: str) -> str:
-    """One line of a compiler's log: its first error and how many more there are."""
-    lines = text.splitlines()
-    errors = [line for line in lines if ": error:" in line or ": catastrophic error:" in line]
-    if not errors:
-        return text
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"{lines[0]} {errors[0].strip()}{more}"
 
 
 def _write_trace(trace: Trace, path: Path) -> None:
     trace.write(path)
     if not trace.complete:
         terminal.warn(f"--trace: {path} holds only the beginning; trace a smaller grid")
-
-
-def _arrays(trials: list[Trial], values: dict[str, Any]) -> dict[int, Any]:
-    """The arrays that --save and --print name, as the first trial left them."""
-    arguments = trials[0].arguments
-    numbers = [*(int(number) for number, _ in values["saves"]), *values["prints"]]
-    for number in numbers:
-        if number >= len(arguments) or arguments[number].array is None:
-            raise ArgumentError(f"--save or --print {number}: args[{number}] is no array")
-    return {number: arguments[number].array for number in numbers}
 
 
 def _save(arrays: dict[int, Any], saves: tuple[tuple[str, str], ...]) -> None:

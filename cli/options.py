@@ -85,7 +85,7 @@ class Extent(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         parts = re.split("[x,]", value)
-        if len(parts) > 3 or not all(part.isdecimal() and int(part) for part in parts):
+        if len(parts) > 3 or not all(re.fullmatch("0*[1-9][0-9]{0,18}", part) for part in parts):
             self.fail(f"{value!r} is not one to three positive numbers; write 4 or 4x2", param, ctx)
         return tuple(map(int, parts))
 

@@ -6,24 +6,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import index
 from pathlib import Path
 from typing import Any
 
 from gpukit.emulator import families
 from gpukit.emulator.assembler import assemble
 from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.configuration import MAX_STACK
 from gpukit.emulator.counters import Counters
 from gpukit.emulator.errors import LaunchError
-from gpukit.emulator.launch import Dim3, Launch, Options
+from gpukit.emulator.front import ptx_of
+from gpukit.emulator.inputs import dim3, flag, integer, items, refusal, shown
+from gpukit.emulator.launch import Launch, Options
 from gpukit.emulator.mem.allocations import GlobalMemory
-from gpukit.emulator.nvrtc import compile_ptx
 from gpukit.emulator.program import Program
 from gpukit.emulator.ptx.ir import Module
 from gpukit.emulator.ptx.parser import parse
+from gpukit.emulator.signature import parameter_types
 
 families.load()
-DEFAULT_ARCH = "sm_90a"
 DEFAULT_BUDGET = 200_000_000
 
 
@@ -50,8 +51,9 @@ def run(
     checks: bool = True,
     budget: int = DEFAULT_BUDGET,
     cooperative: bool = False,
+    nonportable_cluster: bool = False,
     stack_bytes: int = 4096,
-    include_dirs: Sequence[str] = (),
+    include_dirs: Sequence[str | Path] = (),
     options: Sequence[str] = (),
     listeners: Sequence[Listener] = (),
     memory: GlobalMemory | None = None,
@@ -70,51 +72,38 @@ def run(
 
     Raises ``EmulatorError``: ``LaunchError`` for bad input, ``KernelFault`` for what a kernel did.
     """
-    ptx = _ptx(ptx_or_cu, arch, tuple(options), tuple(include_dirs))
+    if arch is not None:
+        _split_arch(arch)
     chosen = Options(
-        cluster=_dim3("cluster", cluster) if cluster is not None else None,
-        dynamic_shared=shared_bytes,
-        seed=seed,
+        cluster=None if cluster is None else dim3("cluster", cluster),
+        dynamic_shared=integer("shared_bytes", shared_bytes, 0),
+        seed=integer("seed", seed, 0),
         policy=policy,
-        checks=checks,
-        budget=budget,
-        cooperative=cooperative,
-        stack_bytes=stack_bytes,
-        listeners=listeners,
+        checks=flag("checks", checks),
+        budget=integer("budget", budget, 1),
+        cooperative=flag("cooperative", cooperative),
+        nonportable_cluster=flag("nonportable_cluster", nonportable_cluster),
+        stack_bytes=integer("stack_bytes", stack_bytes, 0, MAX_STACK),
+        listeners=items("listeners", listeners, Listener, "objects of Listener's subclasses"),
     )
-    launch = Launch(
-        load(ptx, kernel, arch),
-        _dim3("grid", grid),
-        _dim3("block", block),
-        args,
-        GlobalMemory() if memory is None else memory,
-        chosen,
-    )
+    size = dim3("grid", grid), dim3("block", block)
+    given = items("args", args, object, "arguments, one for each parameter")
+    if memory is not None and not isinstance(memory, GlobalMemory):
+        raise refusal("memory", memory, "a GlobalMemory or None")
+    ptx, text = ptx_of(ptx_or_cu, arch, options, include_dirs)
+    program = load(ptx, kernel, arch)
+    types = parameter_types(program.kernel.name, text, len(program.kernel.params))
+    launch = Launch(program, *size, given, memory or GlobalMemory(), chosen, types)
     counters = launch.run()
     return Result(counters, "".join(launch.output))
 
 
-def _ptx(
-    source: str | Path, arch: str | None, options: tuple[str, ...], include_dirs: tuple[str, ...]
-) -> str:
-    """PTX text of whatever ``run`` was given."""
-    text, path = _text(source)
-    if _is_ptx(text):
-        return text
-    if path is not None:
-        include_dirs = (*include_dirs, str(path.parent))
-    return compile_ptx(
-        text,
-        arch=arch or DEFAULT_ARCH,
-        name=str(path) if path else "kernel.cu",
-        options=options,
-        include_dirs=include_dirs,
-    )
-
-
-@lru_cache(maxsize=64)
 def load(ptx: str, kernel: str | None = None, arch: str | None = None) -> Program:
     """Parse PTX and decode one kernel of it, ready to launch. Cached."""
+    if not isinstance(ptx, str):
+        raise refusal("ptx", ptx, "the text of PTX")
+    if kernel is not None and not isinstance(kernel, str):
+        raise refusal("kernel", kernel, "the name of a kernel or None")
     module = _module(ptx)
     _check_target(module.target, arch)
     return _program(ptx, _kernel_name(module, kernel))
@@ -131,40 +120,20 @@ def _program(ptx: str, kernel: str) -> Program:
     return assemble(module, module.functions[kernel])
 
 
-def _text(source: str | Path) -> tuple[str, Path | None]:
-    """The text, and the file it came from."""
-    if isinstance(source, Path) or ("\n" not in source and source.endswith((".cu", ".ptx"))):
-        path = Path(source)
-        if not path.is_file():
-            raise LaunchError(f"ptx_or_cu: {path} does not exist")
-        return path.read_text(), path
-    return source, None
-
-
-def _is_ptx(text: str) -> bool:
-    return re.search(r"^\s*\.version\s", text, re.MULTILINE) is not None
-
-
-def _dim3(what: str, value: int | Sequence[int]) -> Dim3:
-    try:
-        values = tuple(map(index, value if isinstance(value, Sequence) else (value,)))
-    except TypeError:
-        values = ()
-    if not 1 <= len(values) <= 3 or min(values) < 1:
-        raise LaunchError(f"{what}: {value!r} must be one to three positive integers")
-    x, y, z = (*values, 1, 1)[:3]
-    return x, y, z
-
-
 def _kernel_name(module: Module, kernel: str | None) -> str:
     entries = module.entries
+    if not entries:
+        raise LaunchError(
+            "kernel: the source has none; accepted: a __global__ function, of templates an "
+            "instantiation"
+        )
     if kernel is None and len(entries) == 1:
         return entries[0]
     matches = [e for e in entries if e == kernel]
     matches = matches or [e for e in entries if kernel and f"{len(kernel)}{kernel}" in e]
     if len(matches) != 1:
         raise LaunchError(
-            f"kernel: {kernel!r} does not name one kernel; the module has {', '.join(entries)}"
+            f"kernel: {shown(kernel)} does not name one kernel; the module has {', '.join(entries)}"
         )
     return matches[0]
 
@@ -180,7 +149,8 @@ def _check_target(target: str, arch: str | None) -> None:
 
 
 def _split_arch(arch: str) -> tuple[int, str]:
-    match = re.fullmatch(r"(?:sm_|compute_)(\d+)([af]?)", arch)
+    text = isinstance(arch, str)
+    match = re.fullmatch(r"(?:sm_|compute_)([0-9]{1,4})([af]?)", arch) if text else None
     if match is None:
-        raise LaunchError(f"arch: {arch!r} is not an architecture such as 'sm_90a'")
+        raise LaunchError(f"arch: {shown(arch)} is not an architecture such as 'sm_90a'")
     return int(match[1]), match[2]

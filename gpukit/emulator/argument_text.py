@@ -16,6 +16,8 @@ The same text and seed always give the same values: floats are normal, integers 
 from __future__ import annotations
 
 import math
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ import numpy as np
 
 from gpukit.emulator.arguments import Uninitialized
 from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.inputs import one_line, shortened, shown
 from gpukit.emulator.tensormap import SWIZZLES, TensorMap
 
 DTYPES: dict[str, Any] = {
@@ -49,7 +52,12 @@ def parse_argument(text: str, seed: int = 0) -> Argument:
     try:
         return _parse(text, seed)
     except (LaunchError, MemoryError) as why:
-        raise LaunchError(f"{text!r}: {why}") from None
+        raise LaunchError(f"{shown(text)}: {why}") from None
+
+
+def is_array(text: str) -> bool:
+    """Whether a text means an argument with an array behind it."""
+    return ":" in text or text.startswith("@")
 
 
 def _parse(text: str, seed: int) -> Argument:
@@ -61,7 +69,7 @@ def _parse(text: str, seed: int) -> Argument:
         return Argument(Uninitialized(array), array)
     if kind == "tma":
         return _tensor_map(rest, seed)
-    if ":" in text or text.startswith("@"):
+    if is_array(text):
         array = _array(text, seed)
         return Argument(array, array)
     name, equals, value = text.partition("=")
@@ -89,14 +97,33 @@ def _array(text: str, seed: int) -> Any:
     if not colon:
         raise LaunchError(f"{text!r} is no array; accepted: DTYPE:SHAPE[=FILL] or @FILE.npy")
     shape, equals, fill = rest.partition("=")
-    return _filled(_dtype(name), _shape(shape), fill if equals else "random", seed)
+    dtype, extents = _dtype(name), _shape(shape)
+    _check_memory(math.prod(extents), dtype.itemsize)
+    return _filled(dtype, extents, fill if equals else "random", seed)
+
+
+def _check_memory(elements: int, size: int) -> None:
+    """Refuse what does not fit into memory, with the 8 bytes an element while it is filled."""
+    needed, exists = elements * (size + 8), _memory_bytes()
+    if needed > exists:
+        raise LaunchError(f"needs {needed / 1e9:.4g} GB of memory, there are {exists / 1e9:.4g}")
+
+
+def _memory_bytes() -> float:
+    if not hasattr(os, "sysconf"):  # not POSIX: NumPy will complain
+        return math.inf
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _load(path: Path) -> Any:
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as why:
-        raise LaunchError(f"{path} cannot be read: {why}") from None
+    except OSError as why:
+        raise LaunchError(f"{path} cannot be read: {why.strerror or why}") from None
+    except Exception as why:  # damaged files raise whatever the reader stumbles over
+        raise LaunchError(f"{path} is no .npy file: {shortened(one_line(str(why)))}") from None
+    if not isinstance(array, np.ndarray):
+        raise LaunchError(f"{path} holds several arrays (.npz); accepted: a .npy file")
     return np.ascontiguousarray(array)
 
 
@@ -109,13 +136,14 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 def _shape(text: str) -> tuple[int, ...]:
     parts = text.split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(re.fullmatch("0*[1-9][0-9]{0,15}", part) for part in parts):
         raise LaunchError(f"{text!r} is no shape; write 1024 or 64x64")
     return tuple(map(int, parts))
 
 
 def _filled(dtype: np.dtype[Any], shape: tuple[int, ...], fill: str, seed: int) -> Any:
     if fill == "arange":
+        _number(dtype, str(math.prod(shape) - 1))
         return np.arange(math.prod(shape)).reshape(shape).astype(dtype)
     if fill != "random":
         return np.full(shape, _number(dtype, fill))
@@ -136,11 +164,19 @@ def _number(dtype: np.dtype[Any], text: str) -> Any:
         if dtype.kind in "iub":
             number = int(text, 0)
             if number not in _range(dtype):
-                raise LaunchError(f"{number} does not fit into {dtype}")
+                raise LaunchError(f"{shown(number)} does not fit into {dtype}")
             return dtype.type(number)
-        return dtype.type(float(text))
+        return _float(dtype, float(text))
     except ValueError:
-        raise LaunchError(f"{text!r} is no {dtype} value") from None
+        raise LaunchError(f"{shown(text)} is no {dtype} value") from None
+
+
+def _float(dtype: np.dtype[Any], value: float) -> Any:
+    with np.errstate(over="ignore"):
+        converted = dtype.type(value)
+    if math.isfinite(value) and not math.isfinite(converted):
+        raise LaunchError(f"{value:g} does not fit into {dtype}")
+    return converted
 
 
 def _range(dtype: np.dtype[Any]) -> range:

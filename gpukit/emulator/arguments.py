@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gpukit.emulator.argument_types import check_array, check_scalar, declared
 from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.inputs import shown
 from gpukit.emulator.layout import pack
-from gpukit.emulator.mem.allocations import GlobalMemory
+from gpukit.emulator.mem.allocations import GlobalMemory, host_array
 from gpukit.emulator.ptx.ir import Function, Var
 from gpukit.emulator.tensormap import TensorMap
 
@@ -22,69 +24,105 @@ class Uninitialized:
     array: np.ndarray[Any, Any]
 
 
-def pack_arguments(kernel: Function, args: Sequence[Any], memory: GlobalMemory) -> bytes:
-    """The parameter buffer. Raises ``LaunchError`` naming the argument that does not fit."""
+def pack_arguments(
+    kernel: Function, args: Sequence[Any], memory: GlobalMemory, types: Sequence[str] = ()
+) -> bytes:
+    """The parameter buffer. Raises ``LaunchError`` naming the argument that does not fit.
+
+    ``types`` are the parameters' C++ types where known (``signature.parameter_types``).
+    """
     if len(args) != len(kernel.params):
         raise LaunchError(
             f"args: {kernel.name} takes {len(kernel.params)} arguments, {len(args)} were given"
         )
     offsets, end = pack(kernel.params)
     buffer = bytearray(end)
-    for number, (param, value) in enumerate(zip(kernel.params, args, strict=True)):
-        raw = _bytes(f"args[{number}] of {kernel.name}", param, value, memory)
-        if len(raw) != param.size:
-            raise LaunchError(
-                f"args[{number}] of {kernel.name}: {_name(value)} has {len(raw)} bytes, the "
-                f"parameter {param.size} ({_declared(param)})"
-            )
+    c_types = types or ("",) * len(args)
+    for number, (param, value, c_type) in enumerate(zip(kernel.params, args, c_types, strict=True)):
+        raw = _Parameter(f"args[{number}] of {kernel.name}", param, c_type).bytes_of(value, memory)
         buffer[offsets[param] : offsets[param] + len(raw)] = raw
     return bytes(buffer)
 
 
-def _declared(param: Var) -> str:
-    array = f"[{param.count}]" if param.count is not None else ""
-    return f".{param.type.name}{array}"
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """One parameter, and what messages call the argument for it."""
+
+    what: str
+    param: Var
+    c_type: str
+
+    def bytes_of(self, value: Any, memory: GlobalMemory) -> bytes:
+        """The parameter's bytes for this value."""
+        raw = self._convert(value, memory)
+        if len(raw) != self.param.size:
+            raise LaunchError(
+                f"{self.what}: {_name(value)} has {len(raw)} bytes, the parameter "
+                f"{self.param.size} ({declared(self.param, self.c_type)})"
+            )
+        if isinstance(value, np.generic):
+            check_scalar(self.what, value, self.param, self.c_type)
+        return raw
+
+    def _convert(self, value: Any, memory: GlobalMemory) -> bytes:
+        if isinstance(value, Uninitialized):
+            return self._pointer(value.array, memory, written=False)
+        if isinstance(value, np.ndarray):
+            return self._pointer(value, memory, written=True)
+        if isinstance(value, TensorMap):
+            return self._tensor_map(value, memory)
+        if value is None:
+            return bytes(8)
+        if isinstance(value, np.generic):
+            return value.tobytes()
+        if isinstance(value, bytes | bytearray | memoryview):
+            return bytes(value)
+        return self._number(value)
+
+    def _pointer(self, array: Any, memory: GlobalMemory, written: bool) -> bytes:
+        check_array(self.what, host_array(array, self.what).dtype, self.param, self.c_type)
+        return memory.map(array, self.what, written=written).to_bytes(8, "little")
+
+    def _tensor_map(self, value: TensorMap, memory: GlobalMemory) -> bytes:
+        try:
+            return value.encode(memory)
+        except LaunchError as why:
+            raise LaunchError(f"{self.what}: {why}") from None
+
+    def _number(self, value: Any) -> bytes:
+        """A Python number."""
+        scalar = self.param.count is None
+        if isinstance(value, int) and scalar and not self.param.type.is_float:
+            return self._integer(int(value))
+        if isinstance(value, float) and scalar and self.param.type.is_float:
+            return self._float(value)
+        raise LaunchError(
+            f"{self.what}: {_name(value)} cannot be passed as "
+            f"{declared(self.param, self.c_type)}; {self._advice(value)}"
+        )
+
+    def _advice(self, value: Any) -> str:
+        if isinstance(value, int | float) and self.param.count is None:
+            return f"pass {'a float' if self.param.type.is_float else 'an integer'}"
+        return (
+            "pass a NumPy array (pointer), a NumPy scalar or structured scalar (by value), or bytes"
+        )
+
+    def _integer(self, value: int) -> bytes:
+        bits = self.param.type.bits
+        if not -(1 << (bits - 1)) <= value < 1 << bits:
+            raise LaunchError(f"{self.what}: {shown(value)} does not fit into {bits} bits")
+        return (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+    def _float(self, value: float) -> bytes:
+        with np.errstate(over="ignore"):
+            converted = np.asarray(value, self.param.type.dtype)
+        if np.isinf(converted) and not np.isinf(value):
+            raise LaunchError(f"{self.what}: {value!r} does not fit into .{self.param.type.name}")
+        return converted.tobytes()
 
 
 def _name(value: Any) -> str:
     if isinstance(value, np.ndarray | np.generic):
         return f"{type(value).__name__} of dtype {value.dtype}"
-    return type(value).__name__
-
-
-def _bytes(what: str, param: Var, value: Any, memory: GlobalMemory) -> bytes:
-    if isinstance(value, Uninitialized):
-        return _pointer(what, value.array, memory, written=False)
-    if isinstance(value, np.ndarray):
-        return _pointer(what, value, memory, written=True)
-    if isinstance(value, TensorMap):
-        return value.encode(memory)
-    if value is None:
-        return bytes(8)
-    if isinstance(value, np.generic):
-        return value.tobytes()
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, bool | int) and param.count is None and not param.type.is_float:
-        return _integer(what, param, int(value))
-    if isinstance(value, float) and param.type.is_float and param.count is None:
-        return np.asarray(value, param.type.dtype).tobytes()
-    raise LaunchError(
-        f"{what}: {type(value).__name__} cannot be passed as {_declared(param)}; pass a NumPy "
-        "array (pointer), a NumPy scalar or structured scalar (by value), or bytes"
-    )
-
-
-def _integer(what: str, param: Var, value: int) -> bytes:
-    bits = param.type.bits
-    if not -(1 << (bits - 1)) <= value < 1 << bits:
-        raise LaunchError(f"{what}: {value} does not fit into {bits} bits")
-    return (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
-
-
-def _pointer(what: str, array: np.ndarray[Any, Any], memory: GlobalMemory, written: bool) -> bytes:
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        raise LaunchError(f"{what}: the array is not contiguous; pass np.ascontiguousarray(...)")
-    if array.dtype.hasobject or not array.dtype.isnative:
-        raise LaunchError(f"{what}: dtype {array.dtype} cannot live in device memory")
-    return memory.map(array, what, written=written).to_bytes(8, "little")
+    return "a null pointer (None)" if value is None else type(value).__name__

@@ -206,7 +206,8 @@ class Assembler:
     def _symbol(self, sym: Sym, type_: PtxType) -> int:
         target = sym.target
         if isinstance(target, Function):
-            return self.constant(windows.FUNCTIONS + self.code_of(target).start, type_)
+            address = layout.function_address(self.module, self.code_of(target).function)
+            return self.constant(address, type_)
         if not isinstance(target, Var):
             raise Unsupported(f"unknown symbol {target}")
         if target in self.program.param_offsets:

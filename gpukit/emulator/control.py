@@ -11,7 +11,7 @@ from gpukit.emulator.errors import TrapError
 from gpukit.emulator.frames import Frame
 from gpukit.emulator.instructions import Mask, Modifiers, Op, Unsupported, op
 from gpukit.emulator.lanes import POLLS
-from gpukit.emulator.mem import windows
+from gpukit.emulator.layout import function_address
 from gpukit.emulator.outcomes import EXIT, YIELD, Jump, Outcome, Scatter
 from gpukit.emulator.program import Code
 from gpukit.emulator.ptx.ir import Function, Instr, Label, Operand, Reg, Sym, Vec
@@ -159,9 +159,10 @@ def _indirect(assembler: Assembler, target: int, returns: list[Operand], args: l
     entries: dict[int, _Entry] = {}
     for code in assembler.program.codes[1:]:
         try:
-            entries[windows.FUNCTIONS + code.start] = _Entry(assembler, code, returns, args)
+            entry = _Entry(assembler, code, returns, args)
         except Unsupported:
             continue  # another signature: cannot be meant by this call
+        entries[function_address(assembler.module, code.function)] = entry
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         addresses = lanes.V[target]

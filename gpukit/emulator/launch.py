@@ -1,4 +1,4 @@
-"""One kernel launch: checks the configuration, fills parameters, runs the grid wave by wave."""
+"""One kernel launch: fills parameters and runs the grid wave by wave."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import numpy as np
 from gpukit.emulator.arguments import pack_arguments
 from gpukit.emulator.check.checker import Checker
 from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.configuration import check_configuration, three
 from gpukit.emulator.counters import Counters, collect
 from gpukit.emulator.cta import Cta
-from gpukit.emulator.errors import KernelFault, LaunchError
+from gpukit.emulator.errors import KernelFault
+from gpukit.emulator.inputs import Dim3
 from gpukit.emulator.mem.allocations import Allocation, GlobalMemory
 from gpukit.emulator.module_data import variables_of
 from gpukit.emulator.policies import policy
 from gpukit.emulator.program import SHARED_START, Program
 from gpukit.emulator.ptx.ir import Var
-from gpukit.emulator.residency import most_resident
 from gpukit.emulator.tally import Tally
 from gpukit.emulator.wave import Wave
 
-Dim3 = tuple[int, int, int]
-MAX_THREADS, MAX_CLUSTER = 1024, 16
-MAX_SHARED = 227 * 1024
 WAVE_LANES = 2048  # CTAs of a wave: as many as fill this many lanes
 WAVE_SHARED = 32 << 20
 
@@ -41,6 +39,7 @@ class Options:
     checks: bool = True
     budget: int = 1 << 62
     cooperative: bool = False
+    nonportable_cluster: bool = False
     stack_bytes: int = 4096
     listeners: Sequence[Listener] = ()
 
@@ -56,14 +55,15 @@ class Launch:
         args: Sequence[Any],
         memory: GlobalMemory,
         options: Options,
+        types: Sequence[str] = (),
     ) -> None:
         self.program: Program = program
         self.memory: GlobalMemory = memory
         self.grid: Dim3 = grid
         self.block: Dim3 = block
         self.threads: int = block[0] * block[1] * block[2]
-        required = program.kernel.directives.get("reqnctapercluster")
-        self.cluster: Dim3 = options.cluster or _three(required) or (1, 1, 1)
+        required = three(program.kernel.directives.get("reqnctapercluster"))
+        self.cluster: Dim3 = options.cluster or required or (1, 1, 1)
         self.explicit_cluster: bool = options.cluster is not None or required is not None
         self.cluster_size: int = self.cluster[0] * self.cluster[1] * self.cluster[2]
         self.dynamic_shared: int = options.dynamic_shared
@@ -80,41 +80,12 @@ class Launch:
         self.issued = 0
         self.extra: dict[str, int] = {}
         self.output: list[str] = []
-        self._check(required)
+        check_configuration(self, options.nonportable_cluster)
         self._variables: dict[Var, Allocation] = variables_of(program.module, memory)
         self._params = np.frombuffer(
-            bytearray(pack_arguments(program.kernel, args, memory)), np.uint8
+            bytearray(pack_arguments(program.kernel, args, memory, types)), np.uint8
         )
         memory.put_parameters(self._params)
-
-    def _check(self, required: tuple[int, ...] | None) -> None:
-        _check_block(self.program, self.block, self.threads)
-        if min(self.grid) < 1:
-            raise LaunchError(f"grid: {self.grid} has an empty dimension")
-        if required and _three(required) != self.cluster:
-            raise LaunchError(
-                f"cluster: the kernel was compiled for {_three(required)}, not {self.cluster}"
-            )
-        if self.cluster_size > MAX_CLUSTER:
-            raise LaunchError(f"cluster: {self.cluster} has more than {MAX_CLUSTER} CTAs")
-        if any(g % c for g, c in zip(self.grid, self.cluster, strict=True)):
-            raise LaunchError(f"grid: {self.grid} is not a multiple of the cluster {self.cluster}")
-        used = self.shared_end - SHARED_START
-        if used > MAX_SHARED:
-            raise LaunchError(
-                f"shared_bytes: the CTA needs {used} bytes of shared memory, {MAX_SHARED} exist"
-            )
-        if self.cooperative:
-            self._check_residency()
-
-    def _check_residency(self) -> None:
-        target = self.program.module.target
-        most = most_resident(target, self.threads, self.shared_end)
-        if self.grid[0] * self.grid[1] * self.grid[2] > most:
-            raise LaunchError(
-                f"grid: {self.grid} is too large for a cooperative launch; of this kernel a GPU "
-                f"of {target} holds at most {most} CTAs at once"
-            )
 
     # What waves ask for
 
@@ -164,22 +135,3 @@ class Launch:
         lanes = -(-self.threads // 32) * 32 * self.cluster_size
         shared = self.shared_end * self.cluster_size
         return max(1, min(WAVE_LANES // lanes, WAVE_SHARED // shared))
-
-
-def _check_block(program: Program, block: Dim3, threads: int) -> None:
-    if min(block) < 1 or threads > MAX_THREADS:
-        raise LaunchError(f"block: {block} must have 1 to {MAX_THREADS} threads")
-    directives = program.kernel.directives
-    required, most = directives.get("reqntid"), directives.get("maxntid")
-    if required and _three(required) != block:
-        raise LaunchError(f"block: the kernel was compiled for {_three(required)}, not {block}")
-    limit = int(np.prod(most)) if most else threads
-    if threads > limit:
-        raise LaunchError(f"block: {block} has more than the kernel's {limit} threads (maxntid)")
-
-
-def _three(values: tuple[int, ...] | None) -> Dim3 | None:
-    if values is None:
-        return None
-    x, y, z = (*values, 1, 1)[:3]
-    return x, y, z

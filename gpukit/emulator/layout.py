@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpukit.emulator.mem import windows
 from gpukit.emulator.ptx.ir import Addr, Function, Module, Sym, Var, Vec
 
 
@@ -37,6 +38,11 @@ def reachable(module: Module, kernel: Function) -> list[Function]:
             if isinstance(target, Function) and target not in order and target.defined:
                 order.append(target)
     return order
+
+
+def function_address(module: Module, function: Function) -> int:
+    """What a pointer to a function holds: the same in all kernels of a module."""
+    return windows.FUNCTIONS + 16 * list(module.functions).index(function.name)
 
 
 def callees(function: Function) -> list[Function]:

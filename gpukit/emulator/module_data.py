@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.layout import function_address
 from gpukit.emulator.mem.allocations import Allocation, GlobalMemory
-from gpukit.emulator.ptx.ir import Function, Module, Sym, Var
+from gpukit.emulator.ptx.ir import Module, Sym, Var
 
 
 def variables_of(module: Module, memory: GlobalMemory) -> dict[Var, Allocation]:
@@ -25,15 +26,17 @@ def _place_variables(module: Module, memory: GlobalMemory) -> dict[Var, Allocati
             placed[var] = memory.add(data, var.name, writable=var.space == "global")
     by_name = {var.name: held for var, held in placed.items()}
     for var, held in placed.items():
-        _initialise(var, held, by_name)
+        _initialise(var, held, by_name, module)
     return placed
 
 
-def _initialise(var: Var, held: Allocation, by_name: dict[str, Allocation]) -> None:
+def _initialise(
+    var: Var, held: Allocation, by_name: dict[str, Allocation], module: Module
+) -> None:
     size = var.type.bytes
     for k, value in enumerate(var.init):
         if isinstance(value, Sym):
-            value = _address(value, var, by_name)
+            value = _address(value, var, by_name, module)
         if isinstance(value, float) or (var.type.is_float and size >= 4 and abs(value) < 1):
             raw = np.asarray(value, var.type.dtype).tobytes()
         else:
@@ -41,11 +44,18 @@ def _initialise(var: Var, held: Allocation, by_name: dict[str, Allocation]) -> N
         held.data[k * size : (k + 1) * size] = np.frombuffer(raw, np.uint8)
 
 
-def _address(sym: Sym, var: Var, by_name: dict[str, Allocation]) -> int:
-    target = sym.target
-    if isinstance(target, Function):
-        raise LaunchError(f"{var.name}: function addresses in initialisers are not supported")
-    name = target if isinstance(target, str) else target.name
-    if name not in by_name:
-        raise LaunchError(f"{var.name}: initialiser names the unknown variable {name}")
-    return by_name[name].base + sym.offset
+def _address(sym: Sym, var: Var, by_name: dict[str, Allocation], module: Module) -> int:
+    name = sym.target if isinstance(sym.target, str) else sym.target.name
+    if name in by_name:
+        return by_name[name].base + sym.offset
+    function = module.functions.get(name)
+    if function is None:
+        raise _refused(var, f"{name} is no variable of .global or .const and no function")
+    if function.is_entry or not function.defined:
+        kind = "is a kernel" if function.is_entry else "is declared but not defined"
+        raise _refused(var, f"function {name} {kind}: its address is not supported")
+    return function_address(module, function)
+
+
+def _refused(var: Var, why: str) -> LaunchError:
+    return LaunchError(f"{var.name}: initialiser in PTX line {var.line}: {var.text}: {why}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from gpukit.emulator.errors import CompileError
+from gpukit.emulator.inputs import one_line, shortened, shown
 
-_INSTALL = 'install it with: pip install "gpukit[emulator]"'
+_EXTRA = 'pip install "gpukit[emulator]"'
 
 
 def compile_ptx(
@@ -32,22 +34,51 @@ def _compile(
     source: str, arch: str, name: str, options: tuple[str, ...], includes: tuple[str, ...]
 ) -> str:
     nvrtc = _nvrtc()
+    _check_arch(nvrtc, arch)
     flags = [f"-arch=compute_{arch.removeprefix('sm_').removeprefix('compute_')}"]
     flags += ["-std=c++17", "-lineinfo", "-default-device"]
     flags += [f"-I{path}" for path in (*includes, *_toolkit_includes())]
     flags += list(options)
-    program = _check(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
+    encoded = [_encoded("options", flag) for flag in flags]
+    text = _encoded("ptx_or_cu", source)
+    program = _check(nvrtc.nvrtcCreateProgram(text, _encoded("ptx_or_cu", name), 0, [], []))
     try:
-        encoded = [flag.encode() for flag in flags]
         status = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0]
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"{name}: NVRTC rejected the source:\n{_log(nvrtc, program)}")
+            raise _rejection(name, arch, options, _log(nvrtc, program))
         size: int = _check(nvrtc.nvrtcGetPTXSize(program))
-        text = bytes(size)  # not spaces: a shared one-byte object would be overwritten
-        _check(nvrtc.nvrtcGetPTX(program, text))
+        ptx = bytes(size)  # not spaces: a shared one-byte object would be overwritten
+        _check(nvrtc.nvrtcGetPTX(program, ptx))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return text.decode().rstrip("\0")
+    return ptx.decode().rstrip("\0")
+
+
+def _encoded(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # of half a surrogate pair: a file name that was no text
+        raise CompileError(f"{what}: {shown(text)} is no valid text") from None
+
+
+def _check_arch(nvrtc: Any, arch: str) -> None:
+    known = _check(nvrtc.nvrtcGetSupportedArchs())
+    number = re.search(r"\d+", arch)
+    if number is None or int(number[0]) not in known:
+        names = ", ".join(f"sm_{one}" for one in known)
+        raise CompileError(f"arch: this NVRTC does not compile for {arch}; accepted: {names}")
+
+
+def _rejection(name: str, arch: str, options: tuple[str, ...], log: str) -> CompileError:
+    """The error for a failed compilation: a line that says it all, then the log for its details."""
+    first, *more = [line.strip() for line in log.splitlines() if "error:" in line] or [log]
+    if first.startswith(("nvrtc: error:", "Command-line error:")):
+        given = f"arch: {arch}" if "arch" in first else f"options: {shown(list(options))}"
+        return CompileError(f"{given} is refused by NVRTC: {one_line(first.partition(': ')[2])}")
+    count = f" (and {len(more)} more)" if more else ""
+    headers = "open source file" in first and not _toolkit_includes()
+    hint = f"; the CUDA headers come with: {_EXTRA}" if headers else ""
+    return CompileError(f"{name}: NVRTC rejected the source: {first}{count}{hint}\n{log}")
 
 
 def _nvrtc() -> Any:
@@ -56,7 +87,8 @@ def _nvrtc() -> Any:
 
         nvrtc.nvrtcVersion()
     except Exception as why:  # the bindings raise their own types when the library is missing
-        raise CompileError(f"NVRTC is not available ({why}); {_INSTALL}") from why
+        reason = shortened(one_line(str(why)))
+        raise CompileError(f"NVRTC is not available ({reason}); install it with: {_EXTRA}") from why
     return nvrtc
 
 

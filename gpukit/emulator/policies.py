@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.inputs import shown
 
 T = TypeVar("T")
 
@@ -80,6 +81,6 @@ POLICIES: dict[str, type[RandomPolicy]] = {
 
 def policy(name: str, seed: int) -> Policy:
     """The policy of that name."""
-    if name not in POLICIES:
-        raise LaunchError(f"policy: {name!r} is unknown; accepted: {', '.join(POLICIES)}")
+    if not isinstance(name, str) or name not in POLICIES:
+        raise LaunchError(f"policy: {shown(name)} is unknown; accepted: {', '.join(POLICIES)}")
     return POLICIES[name](seed)

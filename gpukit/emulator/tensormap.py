@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.inputs import as_integer, instance, integer, items, refusal, shown
 from gpukit.emulator.mem.allocations import GlobalMemory
 
 BYTES, ALIGN = 128, 64
@@ -88,8 +89,11 @@ def encode(
     Raises ``LaunchError`` for whatever the driver answers with ``CUDA_ERROR_INVALID_VALUE``, and
     for interleaved layouts and packed 4- and 6-bit types, which the emulator does not have.
     """
-    dims, strides, box = tuple(global_dim), tuple(global_strides), tuple(box_dim)
-    steps = tuple(element_strides) if element_strides is not None else (1,) * len(dims)
+    global_address = integer("global_address", global_address, 0, (1 << 64) - 1)
+    dims, strides = _integers("global_dim", global_dim), _integers("global_strides", global_strides)
+    box, steps = _integers("box_dim", box_dim), (1,) * len(dims)
+    if element_strides is not None:
+        steps = _integers("element_strides", element_strides)
     _check_names(data_type, interleave, swizzle, l2_promotion, oob_fill)
     _check_lengths(dims, strides, box, steps)
     _check_tensor(global_address, dims, strides)
@@ -151,7 +155,7 @@ class TensorMap:
 
     def encode(self, memory: GlobalMemory) -> bytes:
         """The 128 bytes; maps the array into ``memory``. Raises ``LaunchError``."""
-        array = self.array
+        array = instance("TensorMap", self.array, np.ndarray, "a NumPy array")
         if self.dims is None and not array.flags.c_contiguous:
             raise LaunchError("TensorMap: the array is not C-contiguous; give dims and strides")
         return encode(
@@ -209,8 +213,15 @@ def _check_names(
 
 
 def _one_of(what: str, value: str, accepted: Any) -> None:
-    if value not in accepted:
-        raise LaunchError(f"{what}: {value!r} is unknown; accepted: {', '.join(accepted)}")
+    if not isinstance(value, str) or value not in accepted:
+        raise LaunchError(f"{what}: {shown(value)} is unknown; accepted: {', '.join(accepted)}")
+
+
+def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
+    numbers = [as_integer(value) for value in items(what, values, object, "integers")]
+    if None in numbers:
+        raise refusal(what, values, "integers only")
+    return tuple(number for number in numbers if number is not None)
 
 
 def _check_lengths(

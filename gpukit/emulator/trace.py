@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.errors import LaunchError
+from gpukit.emulator.inputs import integer, items
 from gpukit.emulator.source_text import SourceText
 from gpukit.emulator.trace_recorder import Recorder, Run
 
@@ -71,8 +72,8 @@ class Trace(Listener):
     """
 
     def __init__(self, limit: int = 1_000_000, folders: Sequence[str | Path] = ()) -> None:
-        self._limit = limit
-        self._text = SourceText(folders)
+        self._limit = integer("limit", limit, 1)
+        self._text = SourceText(items("folders", folders, (str, Path), "paths of folders"))
         self._spans: list[Span] = []
         self._wave: Wave | None = None
         self._recorder: Recorder | None = None

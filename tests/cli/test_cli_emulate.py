@@ -124,6 +124,12 @@ def test_ptx_and_other_files(gpukit, tmp_path):
     wrong = gpukit("emulate", "k.ptx", "--arch", "sm_100a")
     assert one_line(wrong) == "arch: the PTX is for sm_90a and does not run on sm_100a"
     assert one_line(gpukit("emulate", "no.cu")) == "no.cu does not exist"
+    assert one_line(gpukit("emulate", ".")) == ". is no file"
+    assert "options: ('-DN=4',) are for NVRTC" in one_line(
+        gpukit("emulate", "k.ptx", "--define", "N=4")
+    )
+    (tmp_path / "b.ptx").write_bytes(b"\x7fELF\xff")
+    assert "b.ptx is no UTF-8 text (a binary?)" in one_line(gpukit("emulate", "b.ptx"))
     (tmp_path / "bad.cu").write_text("__global__ void k() { x = 1; }")
     assert 'error: identifier "x" is undefined' in one_line(gpukit("emulate", "bad.cu"))
 
@@ -140,19 +146,55 @@ def one_line(done, code=2):
     ("words", "message"),
     [
         (saxpy(*ARGS[:-2]), "args: saxpy takes 4 arguments, 3 were given"),
-        (saxpy("--arg", "f32:8", *ARGS[2:]), "parameter 4 (.f32)"),
+        (saxpy("--arg", "f32:8", *ARGS[2:]), "the parameter is no pointer (float, .f32)"),
         (saxpy("--arg", "f33:8"), "'f33:8': dtype 'f33' is unknown; accepted: f64"),
         (["--kernel", "nope"], "'nope' does not name one kernel; the module has"),
         (["--grid", "0"], "'0' is not one to three positive numbers"),
         (saxpy(*ARGS, "--save", "0=a.npy"), "args[0] is no array"),
         (saxpy(*ARGS, "--save", "a.npy"), "'a.npy' is not of the form I=FILE.npy"),
         (saxpy(*ARGS, "--policy", "all", "--trace", "t"), "--trace needs one policy"),
+        (saxpy(*ARGS, "--policy", "chaos"), "not one of 'random', 'early', 'late', 'starved', 'al"),
+        (saxpy(*ARGS, "--save", "9=y.npy"), "args[9] is no array"),
+        (saxpy(*ARGS, "--print", "0"), "args[0] is no array"),
+        (saxpy(*ARGS, "--save", "2=y.npy", "--save", "1=./y.npy"), "overwrite what --save 2 writ"),
+        (saxpy(*ARGS, "--save", "1=k.cu"), "--save 1=k.cu would overwrite the file to run"),
+        (saxpy(*ARGS, "--grid", "1x65536"), "grid: (1, 65536, 1) is too large; accepted: up to 21"),
+        (saxpy(*ARGS, "--grid", "9" * 5000), "is not one to three positive numbers"),
+        (saxpy(*ARGS, "--block", "1x1x65"), "block: (1, 1, 65) is too large; accepted: up to 1024"),
+        (saxpy(*ARGS, "--grid", "16", "--cluster", "16"), "with nonportable_cluster=True (--nonp"),
+        (saxpy(*ARGS, "--arch", "sm_12"), "does not compile for sm_12; accepted: sm_75, "),
+        (saxpy(*ARGS, "--include", "/nowhere"), "include_dirs: /nowhere is no folder"),
+        (saxpy(*ARGS, "--define", "A B"), "options: ['-DSTRIDE=4', '-DA B'] is refused by NVRTC"),
+        (saxpy("--arg", "f64=2", *ARGS[2:]), "float64 has 8 bytes, the parameter 4 (float, .f32)"),
+        (saxpy("--arg", "f32=1e99", *ARGS[2:]), "'f32=1e99': 1e+99 does not fit into float32"),
+        (saxpy(*ARGS[:2], "--arg", "f64:1000", *ARGS[4:]), "the parameter is float*, accepted: fl"),
+        (saxpy(*ARGS[:2], "--arg", "f32:" + "9" * 15, *ARGS[4:]), "GB of memory, there are"),
+        (saxpy(*ARGS[:2], "--arg", "f32:" + "9" * 50, *ARGS[4:]), "is no shape; write 1024 or"),
+        (saxpy(*ARGS[:2], "--arg", "i8:1000=arange", *ARGS[4:]), "999 does not fit into int8"),
+        (saxpy(*ARGS[:2], "--arg", "@k.cu", *ARGS[4:]), "k.cu is no .npy file"),
+        (saxpy(*ARGS[:2], "--arg", "@", *ARGS[4:]), "cannot be read: Is a directory"),
         (saxpy(*ARGS, "--cluster", "3"), "grid: (4, 1, 1) is not a multiple of the cluster"),
         (saxpy(*ARGS, "--shared", "999999"), "999999 bytes of shared memory"),
     ],
 )
 def test_bad_input_is_one_line(emulate, words, message):
     assert message in one_line(emulate(*words))
+
+
+@pytest.mark.parametrize("path", ["/proc/gpukit/x", "none/x", "", "."])
+@pytest.mark.parametrize("option", ["--save", "--trace"])
+def test_outputs_are_tried_before_the_run(emulate, option, path):
+    value = f"1={path}" if option == "--save" else path
+    words = saxpy("--budget", "1", option, value, *ARGS)  # the run itself would fail otherwise
+    assert "cannot be written: " in one_line(emulate(*words))
+
+
+def test_nothing_is_left_of_outputs_when_the_run_fails(emulate, tmp_path):
+    (tmp_path / "old.npy").write_text("kept")
+    words = saxpy("--budget", "1", "--save", "1=new.npy", "--save", "2=old.npy", *ARGS)
+    assert emulate(*words).code == 1
+    assert (tmp_path / "old.npy").read_text() == "kept"
+    assert not (tmp_path / "new.npy").exists()
 
 
 def test_missing_nvrtc_names_the_extra(emulate, tmp_path):

@@ -56,6 +56,45 @@ def test_arguments_structs_and_divergent_calls():
         assert y[i] == x + d + z
 
 
+TABLE = """typedef int (*F)(int);
+__device__ __noinline__ int inc(int a) { return a + 1; }
+__device__ __noinline__ int twice(int a) { return a * 2; }
+__device__ __noinline__ int square(int a) { return a * a; }
+__device__ F table[] = {square, twice, inc};
+__device__ F chosen = twice;
+extern "C" __global__ void all(int* y) { int i = threadIdx.x; y[i] = table[i % 3](i); }
+extern "C" __global__ void choose(int which) { chosen = table[which]; }
+extern "C" __global__ void use(int* y) { int i = threadIdx.x; y[i] = inc(chosen(i)); }
+"""
+
+
+def test_tables_of_functions():
+    y = np.zeros(96, "i4")
+    emulator.run(TABLE, 1, 96, [y], kernel="all")
+    assert y.tolist() == [(i * i, i * 2, i + 1)[i % 3] for i in range(96)]
+
+
+def test_pointers_mean_the_same_function_in_all_kernels():
+    memory, y = emulator.GlobalMemory(), np.zeros(32, "i4")
+    emulator.run(TABLE, 1, 32, [y], kernel="use", memory=memory)
+    assert y.tolist() == [2 * i + 1 for i in range(32)]
+    emulator.run(TABLE, 1, 1, [0], kernel="choose", memory=memory)
+    emulator.run(TABLE, 1, 32, [y], kernel="use", memory=memory)
+    assert y.tolist() == [i * i + 1 for i in range(32)]
+
+
+def test_virtual_functions():
+    source = """struct Shape { virtual __device__ int area(int) const = 0; };
+    struct Square : Shape { __device__ int area(int a) const override { return a * a; } };
+    struct Line : Shape { int width = 3;
+      __device__ int area(int a) const override { return a * width; } };
+    extern "C" __global__ void k(int* y) { int i = threadIdx.x; Square square; Line line;
+      const Shape* shape = &square; if (i & 1) shape = &line; y[i] = shape->area(i); }"""
+    y = np.zeros(64, "i4")
+    emulator.run(source, 1, 64, [y])
+    assert y.tolist() == [3 * i if i & 1 else i * i for i in range(64)]
+
+
 def test_function_pointers():
     source = """typedef int (*F)(int);
     __device__ __noinline__ int twice(int x) { return 2 * x; }

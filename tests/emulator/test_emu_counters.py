@@ -79,7 +79,7 @@ GLOBAL = """extern "C" __global__ void k(const {type}* x, {type}* y, int stride,
     ],
 )
 def test_sectors_and_lines_per_request(type_, stride, shift, sectors, lines):
-    x, y = np.zeros(32 * 32 * 4 + 64), np.zeros(32 * 4)
+    x, y = np.zeros(8 * (32 * 32 * 4 + 64), "u1"), np.zeros(8 * 32 * 4, "u1")
     counters = emulator.run(
         GLOBAL.format(type=type_), 1, 32, [x, y, np.int32(stride), np.int32(shift)]
     ).counters

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpukit.emulator.errors import MisalignedError, OutOfBoundsError
+from gpukit.emulator.errors import LaunchError, MisalignedError, OutOfBoundsError
+from gpukit.emulator.inputs import refusal
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.mem import windows
 from gpukit.emulator.mem.access import Access
@@ -92,8 +93,9 @@ class GlobalMemory:
         """The device address of a contiguous array; kernels work on the array itself.
 
         A view of an array that is mapped already lies inside it. With ``written`` False its
-        bytes count as uninitialised.
+        bytes count as uninitialised. Raises ``LaunchError`` for what is no array or not contiguous.
         """
+        array = host_array(array, name)
         start, size = array.ctypes.data, array.nbytes
         for host, held in self._mapped:
             if host <= start and start + size <= host + held.size and size:
@@ -182,6 +184,20 @@ class GlobalMemory:
 
     def _misaligned(self, addresses: Any, mask: Mask, size: int) -> MisalignedError:
         return misaligned(addresses, mask, size, "global")
+
+
+def host_array(array: Any, name: str) -> Any:
+    """An array (of a subclass: as a plain one) whose memory kernels can work on as it is."""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        raise refusal(name, array, "a NumPy array, not masked")
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise LaunchError(f"{name}: the array is not contiguous; pass np.ascontiguousarray(...)")
+    if array.dtype.hasobject or array.dtype.kind in "UMmT" or not array.dtype.isnative:
+        raise LaunchError(
+            f"{name}: dtype {array.dtype} cannot live in device memory; accepted: numbers, bytes "
+            "and structures of them in the machine's byte order"
+        )
+    return np.asarray(array)
 
 
 def _as_bytes(array: Any) -> Any:

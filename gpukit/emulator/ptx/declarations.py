@@ -76,12 +76,16 @@ class DeclarationParser:
             self.tokens.next()
 
     def _variable(self, space: str, type_: PtxType, align: int, vector: int, extern: bool) -> Var:
+        start, line = self.tokens.at, self.tokens.line
         name = self.tokens.next()
         count = self._dimensions()
         init = self._initialiser() if self.tokens.accept("=") else ()
         if count == 0 and init:
             count = len(init)
-        return Var(name, space, type_, count, align or type_.bytes * vector, vector, init, extern)
+        var = Var(name, space, type_, count, align or type_.bytes * vector, vector, init, extern)
+        if any(isinstance(value, Sym) for value in init):
+            var.line, var.text = line, self.tokens.since(start)
+        return var
 
     def _dimensions(self) -> int | None:
         count = None
@@ -112,7 +116,10 @@ class DeclarationParser:
             self.tokens.expect("(")
             name = self.tokens.next()
         if self.tokens.peek() == "(":
-            raise self.tokens.error(f"initialiser {name}(...) is not supported")
+            start = self.tokens.at - 1
+            self._skip_parentheses()
+            text = self.tokens.since(start)
+            raise self.tokens.error(f"initialiser {text} is not supported")
         target: Var | Function | str | None = self.module.variables.get(name)
         target = target or self.module.functions.get(name) or name
         offset = int(constant(self.tokens).value) if self.tokens.accept("+") else 0

@@ -52,7 +52,8 @@ class Imm:
 class Var:
     """A declared variable of a state space; ``count`` is None for a scalar, 0 for ``[]``.
 
-    ``init`` holds one entry per element: an int or float, a ``Sym`` (an address), or nothing.
+    ``init`` holds one entry per element: an int or float, a ``Sym`` (an address), or nothing;
+    ``line`` and ``text`` say where in the PTX it is declared, if it has any.
     """
 
     name: str
@@ -63,6 +64,8 @@ class Var:
     vector: int = 1
     init: tuple[int | float | Sym, ...] = ()
     extern: bool = False
+    line: int = 0
+    text: str = ""
 
     @property
     def size(self) -> int:
