@@ -11,7 +11,7 @@ import click
 from gpukit.errors import ArgumentError, GpukitError
 
 from . import terminal
-from .bench_options import axis_option, common_options, key
+from .bench_options import LOADS, SUSTAIN_S, axis_option, common_options, key
 from .lazy import NamedGroup
 from .main import FAILED, INTERRUPTED, OK, USAGE
 from .options import merged
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from gpukit.bench.columns import Column
     from gpukit.bench.execute import CaseOptions
     from gpukit.bench.model import Case, Family, Row
     from gpukit.bench.store import Store
@@ -91,6 +92,8 @@ def _bench(
     methods: tuple[tuple[str, ...], ...],
     peers: tuple[tuple[str, ...], ...],
     budget: float,
+    loads: tuple[tuple[str, ...], ...],
+    sustained: float | None,
     how: str,
     sort: str | None,
     published: bool,
@@ -110,15 +113,16 @@ def _bench(
     emulated = _emulated(family, running["device"], dry_run)
     if counters:
         _check_counters(emulated or dry_run, running["device"], how)
-    cases = select_cases(family, selection, states, chosen, emulated=emulated)
-    options = _case_options(family, merged(peers), budget)
+    when = merged(loads) or (LOADS if sustained else LOADS[:1])
+    cases = select_cases(family, selection, states, chosen, when, emulated=emulated)
+    options = _case_options(family, merged(peers), budget, sustained or SUSTAIN_S)
     if dry_run:
         return _list_cases(cases, options, how)
     store = open_store(out, resume=resume, force=force)
     if emulated:
         terminal.warn("emulated GPU: results are checked and counted, not timed")
     rows, interrupted = _sweep(family, cases, options, store, **running)
-    _print(rows, how, sort)
+    _print(rows, how, sort, published)
     if counters and how == "table":
         _print_counters(rows)
     if explain:
@@ -152,13 +156,15 @@ def _states(
     return tuple(dict.fromkeys(states)) or (("rotate",) if methods == ("graph",) else ("flush",))
 
 
-def _case_options(family: Family, peers: tuple[str, ...], budget: float) -> CaseOptions:
+def _case_options(
+    family: Family, peers: tuple[str, ...], budget: float, sustain_s: float
+) -> CaseOptions:
     from gpukit.bench.execute import CaseOptions
     from gpukit.measure import TimingOptions
 
     wanted = tuple(name for name in peers or family.peers if name != "none")
     debug = bool(click.get_current_context().obj.debug)
-    return CaseOptions(TimingOptions(budget_s=budget), wanted, debug)
+    return CaseOptions(TimingOptions(budget_s=budget, sustain_s=sustain_s), wanted, debug)
 
 
 def _sweep(
@@ -195,10 +201,18 @@ def _in_order(cases: Sequence[Case], rows: Any) -> list[Row]:
     return [by_case[case.key] for case in cases if case.key in by_case]
 
 
-def _print(rows: Sequence[Row], how: str, sort: str | None) -> None:
+def _print(rows: Sequence[Row], how: str, sort: str | None, published: bool) -> None:
     from .output import ordered, print_rows
 
-    print_rows(ordered(rows, sort), how)
+    print_rows(ordered(rows, sort), how, _published_beside(rows) if published else ())
+
+
+def _published_beside(rows: Sequence[Row]) -> Sequence[Column]:
+    """Return the figures of others that belong to single rows."""
+    from gpukit.bench.published import published, published_column
+
+    column = published_column(rows, published() or ())
+    return () if column is None else (column,)
 
 
 def _print_counters(rows: Sequence[Row]) -> None:

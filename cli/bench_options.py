@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 L2_STATES = ("flush", "rotate", "hot")
 METHODS = ("events", "graph", "cupti")
+LOADS = ("burst", "sustained")
+#: Seconds of load before the samples of a sustained row, unless told otherwise.
+SUSTAIN_S = 3.0
 
 
 def key(axis: Axis) -> str:
@@ -74,6 +77,19 @@ def _measuring_options(family: Family) -> list[click.Option]:
             default=1.0,
             show_default=True,
             help="Time for the samples of one case and each of its peers.",
+        ),
+        click.Option(
+            ["--load", "loads"],
+            type=Parsed(Choices(LOADS), "LOAD[,...]"),
+            multiple=True,
+            help="burst (default): timed at once; sustained: after seconds of the same work, ours "
+            "and the peers in turns, so that clocks and power settle.",
+        ),
+        click.Option(
+            ["--sustained"],
+            type=Seconds(),
+            help=f"Seconds of load before sustained rows [default: {SUSTAIN_S:g}]; without --load, "
+            "both kinds of rows.",
         ),
         click.Option(
             ["--timeout"],

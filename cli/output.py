@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gpukit.bench.published import Published
 
 FORMATS = ("table", "csv", "json", "markdown")
+#: Columns of the summary that are numbers alone.
+_NUMERIC = ("rows", "geomean", "below 0.95")
 #: Name of a sort to the row field, and whether the largest comes first.
 SORTS = {
     "time": ("time_us", False),
@@ -29,10 +31,11 @@ SORTS = {
 }
 
 
-def print_rows(rows: Sequence[Row], how: str) -> None:
-    """Print rows as a table for people, or in full as CSV, JSON or Markdown."""
+def print_rows(rows: Sequence[Row], how: str, beside: Sequence[Column] = ()) -> None:
+    """Print rows as a table for people, with more columns ``beside``, or in full as CSV, JSON or
+    Markdown."""
     if how == "table":
-        _print_table(rows)
+        _print_table(rows, beside)
     elif how == "json":
         click.echo(json.dumps([row.to_dict() for row in rows], indent=1))
     else:
@@ -51,16 +54,28 @@ def ordered(rows: Sequence[Row], sort: str | None) -> list[Row]:
     return sorted(having, key=lambda row: getattr(row, field), reverse=descending) + rest
 
 
-def _print_table(rows: Sequence[Row]) -> None:
+def _print_table(rows: Sequence[Row], beside: Sequence[Column]) -> None:
     if not rows:
         return
     devices = ", ".join(dict.fromkeys(f"{row.device} ({row.arch})" for row in rows))
     families = ", ".join(dict.fromkeys(row.family for row in rows))
     common = "".join(f", {name} {value}" for name, value in constants(rows).items())
     click.echo(f"{families} on {devices}{common}")
-    print_columns(rows, columns_for(rows))
+    print_columns(rows, [*columns_for(rows), *beside])
     for note in notes(rows):
         click.echo(note)
+    _print_summary(rows)
+
+
+def _print_summary(rows: Sequence[Row]) -> None:
+    """Print how each kernel stands against its peers over all rows."""
+    from gpukit.bench.summary import HEADER, summary_cells
+
+    lines = summary_cells(rows)
+    if lines:
+        click.echo()
+        columns = zip(HEADER, zip(*lines, strict=True), strict=True)
+        print_table([Field(header, cells, header in _NUMERIC) for header, cells in columns])
 
 
 def print_columns(rows: Sequence[Row], columns: Sequence[Column]) -> None:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpukit.bench.emulated_target import UNTIMED
+from gpukit.bench.ladder import gains
+from gpukit.bench.rows import BURST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpukit.bench.model import Row
 
@@ -27,7 +29,9 @@ LEGEND = {
     "%ceil": "of the ceiling measured in the same run (1 GiB memcpy, or cuBLAS on 8192^3); may pass"
     " 100",
     "xNAME": "the peer's time over ours, timed in turns on the same buffers; > 1: ours is faster",
+    "gain": "time of the ladder's rung before, over this one's, for the same problem",
     "sm_MHz": "median SM clock while timing",
+    "power_W": "median power draw while timing",
     "warp_inst": "warp instructions issued (emulated devices count; they have no clock)",
     "lanes%": "active lanes of all lanes of those instructions",
     "ld_sect/req": "32-byte sectors of global memory per load instruction of a warp",
@@ -36,6 +40,7 @@ LEGEND = {
     "error": "max |err| / (atol + rtol |ref|) against the oracle; at most 1 passes",
     "l2": "flush: emptied before each launch; rotate: other buffers each time; hot: the same",
     "method": "how the time was taken: events, graph or cupti",
+    "load": "burst: timed at once, clocks as they come; sustained: after seconds of the same work",
     "status": "ok, wrong, unsupported, error, throttled, cache-resident or incomplete (timed out)",
 }
 
@@ -76,7 +81,7 @@ def constants(rows: Sequence[Row]) -> dict[str, str]:
 def legend(rows: Sequence[Row]) -> dict[str, str]:
     """Return what the columns shown for these rows mean."""
     shown = {column.header for column in columns_for(rows)} | set(constants(rows))
-    if any(row.peers for row in rows):
+    if any("ratio" in entry for row in rows for entry in row.peers.values()):
         shown.add("xNAME")
     return {header: meaning for header, meaning in LEGEND.items() if header in shown}
 
@@ -103,6 +108,7 @@ def _parameters(rows: Sequence[Row]) -> list[Column]:
         *(_parameter(name, rows, _LAUNCH_RANK) for name in chosen),
         Column("l2", lambda row: _timed(row.l2), numeric=False),
         Column("method", lambda row: _timed(row.method), numeric=False),
+        *([Column("load", _load, numeric=False)] if any(r.load != BURST for r in rows) else []),
     ]
 
 
@@ -114,8 +120,10 @@ def _results(rows: Sequence[Row]) -> list[Column]:
         Column("TFLOPS", lambda row: number(row.tflops, 2), 2),
         Column("%peak", _peak, 3),
         Column("%ceil", lambda row: number(row.pct_ceiling, 1), 4),
+        _gain(rows),
         *(_peer(name) for name in _names(rows, "peers")),
-        Column("sm_MHz", _sm_clock, 8),
+        Column("sm_MHz", _reading("sm_mhz"), 8),
+        Column("power_W", _reading("power_w"), 8),
         Column("warp_inst", _counter("warp_instructions"), 4),
         Column("lanes%", _active_lanes, 5),
         Column("ld_sect/req", _sectors("global_loads"), 5),
@@ -144,6 +152,10 @@ def _setting(name: str) -> Callable[[Row], str]:
 def _timed(state: str) -> str:
     """Return how a row was timed; nothing for a row from a device without a clock."""
     return NOTHING if state == UNTIMED else state
+
+
+def _load(row: Row) -> str:
+    return NOTHING if row.method == UNTIMED else row.load
 
 
 def _text(value: Any) -> str:
@@ -180,8 +192,14 @@ def _sectors(name: str) -> Callable[[Row], str]:
     return cell
 
 
-def _sm_clock(row: Row) -> str:
-    return number(((row.clocks or {}).get("sm_mhz") or {}).get("median"), 0)
+def _reading(name: str) -> Callable[[Row], str]:
+    """Return the median of what was read while timing."""
+    return lambda row: number(((row.clocks or {}).get(name) or {}).get("median"), 0)
+
+
+def _gain(rows: Sequence[Row]) -> Column:
+    found = gains(rows)
+    return Column("gain", lambda row: number(found.get(row.key), 2), 2)
 
 
 def _names(rows: Sequence[Row], field: str) -> list[str]:
@@ -214,9 +232,17 @@ def notes(rows: Sequence[Row]) -> list[str]:
     """Return one line for each thing a row has to say, rows that say the same together."""
     said: dict[str, list[Row]] = {}
     for row in rows:
-        if row.message:
-            said.setdefault(f"{row.status}: {row.message}", []).append(row)
+        for remark in _remarks(row):
+            said.setdefault(remark, []).append(row)
     return [f"{_which(who)}: {what}" for what, who in said.items()]
+
+
+def _remarks(row: Row) -> Iterator[str]:
+    if row.message:
+        yield f"{row.status}: {row.message}"
+    for name, entry in row.peers.items():
+        if "reason" in entry:
+            yield f"peer {name} cannot run this case: {entry['reason']}"
 
 
 def _which(rows: Sequence[Row]) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, cast
 
-from gpukit.bench.model import TIMED_STATUSES, Row
+from gpukit.bench.peers import Absent, PeerWork
 from gpukit.bench.rates import Rates
+from gpukit.bench.rows import SUSTAINED, Row
 from gpukit.errors import GpukitError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpukit.bench.model import Case, CheckResult, Family, Prepared, Target
-    from gpukit.measure import Timing, TimingOptions
+    from gpukit.measure import Timing, TimingOptions, Work
     from gpukit.measure.works import L2State, Method
 
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 class CaseOptions:
     """What every case of a sweep shares.
 
-    ``timing`` is used with each case's own ``l2`` and ``method``; ``peers`` names the peers to
-    time beside ours, and unless they are all that the family has, a row notes which of them could
-    not run; ``debug`` prints the traceback of a case that fails to standard error.
+    ``timing`` is used with each case's own ``l2`` and ``method``, and with ``sustain_s`` seconds
+    of load for sustained cases only; ``peers`` names the peers to time beside ours; ``debug``
+    prints the traceback of a case that fails to standard error.
     """
 
     timing: TimingOptions
@@ -43,17 +44,13 @@ def run_case(
     ``cache-resident``. Whatever else goes wrong is raised; the caller knows what it ends."""
     row = Row.of(case, target.name, target.arch, environment)
     try:
-        peers = options.peers if target.timed else ()
-        prepared = family.prepare(case, target.device, peers)
+        prepared = family.prepare(case, target.device, options.peers if target.timed else ())
+        try:
+            _measure(row, prepared, target, options, ceiling)
+        finally:
+            prepared.close()
     except UnsupportedError as reason:
         row.status, row.message = "unsupported", one_line(reason)
-        return row
-    try:
-        _measure(row, prepared, target, options, ceiling)
-        if row.status in TIMED_STATUSES and set(peers) != set(family.peers):
-            row.message = "; ".join(filter(None, [row.message, *prepared.notes]))
-    finally:
-        prepared.close()
     return row
 
 
@@ -71,15 +68,41 @@ def _measure(
     if not target.timed:
         row.status = "ok"
         return
-    timing = dataclasses.replace(
-        options.timing, l2=cast("L2State", row.l2), method=cast("Method", row.method)
-    )
-    timings = target.time((prepared.work, *prepared.peers), timing)
+    timings, absent = _time(prepared, target, _timing(row, options))
     slots = range(prepared.work.slots)
     if not _passes(row, prepared, slots, "right before timing, wrong after it"):
         return
-    _fill_speed(row, prepared, timings, target, ceiling)
+    _fill_speed(row, prepared, timings[0], target, ceiling)
+    _fill_peers(row, prepared.peers, timings, (*prepared.notes, *absent))
     _judge(row, prepared, timings[0], target, ceiling)
+
+
+def _timing(row: Row, options: CaseOptions) -> TimingOptions:
+    """How this row is timed."""
+    return dataclasses.replace(
+        options.timing,
+        l2=cast("L2State", row.l2),
+        method=cast("Method", row.method),
+        sustain_s=options.timing.sustain_s if row.load == SUSTAINED else 0.0,
+    )
+
+
+def _time(
+    prepared: Prepared, target: Target, timing: TimingOptions
+) -> tuple[Sequence[Timing], list[Absent]]:
+    """Time ours and its peers; a peer that this method cannot time is left out, ours is not."""
+    from gpukit.measure import CaptureError
+
+    works: list[Work] = [prepared.work, *prepared.peers]
+    absent: list[Absent] = []
+    while True:
+        try:
+            return target.time(works, timing), absent
+        except CaptureError as problem:
+            if problem.work == prepared.work.name:
+                raise
+            works = [work for work in works if work.name != problem.work]
+            absent.append(Absent(problem.work, one_line(problem)))
 
 
 def _passes(row: Row, prepared: Prepared, slots: Sequence[int], complaint: str) -> bool:
@@ -111,19 +134,29 @@ def _note_check(row: Row, result: CheckResult) -> None:
 def _fill_speed(
     row: Row,
     prepared: Prepared,
-    timings: Sequence[Timing],
+    timing: Timing,
     target: Target,
     ceiling: Mapping[str, Any] | None,
 ) -> None:
-    ours, *peers = timings
-    rates = Rates.of(prepared.bytes_moved, prepared.flops, ours.median_us)
-    row.time_us, row.spread = ours.median_us, ours.spread
+    rates = Rates.of(prepared.bytes_moved, prepared.flops, timing.median_us)
+    row.time_us, row.spread = timing.median_us, timing.spread
     row.gbs, row.tflops = rates.gbs, rates.tflops
     row.pct_peak = rates.percent_of(target.peaks(row.dtype))
     row.pct_ceiling = rates.percent_of(ceiling)
-    row.peers = {peer.name: _peer(peer.median_us, ours.median_us) for peer in peers}
-    row.clocks = ours.clocks.as_dict() if ours.clocks else None
-    row.samples_us = [float(sample) for sample in ours.samples_us]
+    row.clocks = timing.clocks.as_dict() if timing.clocks else None
+    row.samples_us = [float(sample) for sample in timing.samples_us]
+
+
+def _fill_peers(
+    row: Row, works: Sequence[Work], timings: Sequence[Timing], absent: Sequence[Absent]
+) -> None:
+    ours, *theirs = timings
+    facts = {work.name: work.facts for work in works if isinstance(work, PeerWork)}
+    row.peers = {
+        peer.name: {**_peer(peer.median_us, ours.median_us), **facts.get(peer.name, {})}
+        for peer in theirs
+    }
+    row.peers |= {one.peer: {"reason": one.reason} for one in absent}
 
 
 def _peer(time_us: float, ours_us: float) -> dict[str, float]:

@@ -14,7 +14,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gpukit.bench.columns import columns_for, constants, notes
-from gpukit.bench.model import Row
+from gpukit.bench.rows import BURST, Row
+from gpukit.bench.summary import HEADER as SUMMARY_HEADER
+from gpukit.bench.summary import summary_cells
 from gpukit.bench.validate import check_row
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _FIELDS = [f.name for f in dataclasses.fields(Row) if f.name != "samples_us"]
 #: What stands for NUL in text.
 _NO_NUL = "\N{REPLACEMENT CHARACTER}"
 CSV_COLUMNS = [*_FIELDS, "key"]
+#: Columns that files of older versions lack, and what their rows were.
+LATER_COLUMNS = {"load": BURST}
 
 
 def to_csv(rows: Iterable[Row]) -> str:
@@ -49,7 +53,8 @@ def from_csv(records: Iterable[Mapping[str, str | None]]) -> list[Row]:
 
 
 def _from_record(record: Mapping[str, str | None]) -> Row | None:
-    cells = {name: record[name] for name in CSV_COLUMNS}
+    given = {**LATER_COLUMNS, **record}
+    cells = {name: given[name] for name in CSV_COLUMNS}
     if any(cell is None for cell in cells.values()):
         return None
     values = {name: _from_cell(name, cells[name] or "") for name in _FIELDS}
@@ -87,7 +92,15 @@ def to_markdown(rows: Sequence[Row]) -> str:
     devices = ", ".join(dict.fromkeys(f"{row.device} ({row.arch})" for row in rows))
     lines = [f"{devices}; {common}", "", *markdown_table(*_cells(rows))]
     remarks = [f"- {note}" for note in notes(rows)]
-    return "\n".join([*lines, *([""] if remarks else []), *map(_escape, remarks)]) + "\n"
+    lines += [*([""] if remarks else []), *map(_escape, remarks), *_summary(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of the summary against the peers, if there is one."""
+    body = summary_cells(rows)
+    right = [False, False, True, True, True, False]
+    return ["", *markdown_table(SUMMARY_HEADER, body, right)] if body else []
 
 
 def _cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]], list[bool]]:

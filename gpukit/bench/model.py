@@ -7,14 +7,17 @@ poisons, launches, checks, times and writes the *row*.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from gpukit.bench.rows import BURST, case_key
+from gpukit.bench.rows import Row as Row  # what cases become; most readers want both
+from gpukit.bench.rows import row_key as row_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from gpukit.bench.peers import Absent
     from gpukit.measure import Timing, TimingOptions, Work
 
 SCHEMA_VERSION = 1
@@ -42,7 +45,8 @@ class Axis:
     ``parse`` turns one option value (``"1024:8192:x2"``) into the values it stands for and
     raises `ArgumentError` otherwise. An option given several times adds up. ``default`` holds
     parsed values, ``emulated`` those for an emulated device where they differ (it is a million
-    times slower). Parsers for common kinds of value are in `gpukit.bench.axes`.
+    times slower). ``instead_of`` names an axis whose defaults do not apply where this one is
+    given. Parsers for common kinds of value are in `gpukit.bench.axes`.
     """
 
     name: str
@@ -52,14 +56,15 @@ class Axis:
     metavar: str = "VALUE[,...]"
     hidden: bool = False
     emulated: tuple[Any, ...] = ()
+    instead_of: str = ""
 
 
 @dataclass(frozen=True)
 class Case:
     """One point of a sweep. All of it, and nothing else, makes its identity (`key`).
 
-    Families leave ``l2`` (``flush``, ``rotate`` or ``hot``) and ``method`` alone: the sweep
-    crosses the family's cases with the ones that were asked for.
+    Families leave ``l2`` (``flush``, ``rotate`` or ``hot``), ``method`` and ``load`` (``burst``
+    or ``sustained``) alone: the sweep crosses the family's cases with the ones asked for.
     """
 
     family: str
@@ -69,31 +74,12 @@ class Case:
     params: Mapping[str, int | str | bool] = field(default_factory=dict)
     l2: str = "flush"
     method: str = "events"
+    load: str = BURST
 
     @property
     def key(self) -> str:
         """Stable text naming this case on any device; what ``--resume`` and compare match on."""
-        return case_key(
-            self.family, self.kernel, self.dtype, self.shape, self.params, self.l2, self.method
-        )
-
-
-def case_key(
-    family: str,
-    kernel: str,
-    dtype: str,
-    shape: Mapping[str, int],
-    params: Mapping[str, int | str | bool],
-    l2: str,
-    method: str,
-) -> str:
-    """Return the identity of a case: its parts in a fixed order, mappings sorted by name."""
-    named = {"dtype": dtype, **_sorted(shape), **_sorted(params), "l2": l2, "method": method}
-    return f"{family}/{kernel} " + " ".join(f"{name}={value}" for name, value in named.items())
-
-
-def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: mapping[name] for name in sorted(mapping)}
+        return case_key(self)
 
 
 @dataclass(frozen=True)
@@ -134,7 +120,7 @@ class Prepared(Protocol):
     @property
     def launch(self) -> Mapping[str, Any]: ...
     @property
-    def notes(self) -> tuple[str, ...]: ...
+    def notes(self) -> tuple[Absent, ...]: ...
 
     def poison(self) -> None:
         """Fill every output, in every slot, with values that no right answer holds."""
@@ -224,93 +210,3 @@ class Family(Protocol):
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
         """Measure what this device reaches at best here, once a run: ``{"gbs": ..,
         "tflops": .., "what": ".."}`` with any subset of the rates, or None."""
-
-
-@dataclass
-class Row:
-    """What is written about one case. Field names are the same in every format.
-
-    Rates use powers of ten (GB = 1e9 bytes); times are microseconds. ``error`` is the check's
-    ``max |err| / tolerance``. A peer's ``ratio`` is its time over ours: above 1, ours is faster.
-    None stands for "does not apply" and "not measured"; no field is ever NaN.
-    """
-
-    family: str
-    kernel: str
-    device: str
-    arch: str
-    dtype: str
-    shape: dict[str, int]
-    params: dict[str, int | str | bool]
-    l2: str
-    method: str
-    launch: dict[str, Any] = field(default_factory=dict)
-    status: str = "incomplete"
-    message: str = ""
-    error: float | None = None
-    tolerance: str | None = None
-    time_us: float | None = None
-    spread: float | None = None
-    gbs: float | None = None
-    tflops: float | None = None
-    pct_peak: float | None = None
-    pct_ceiling: float | None = None
-    peers: dict[str, dict[str, float]] = field(default_factory=dict)
-    counters: dict[str, Any] | None = None
-    clocks: dict[str, Any] | None = None
-    environment: str = ""
-    samples_us: list[float] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, case: Case, device: str, arch: str, environment: str) -> Row:
-        """Return the row of a case that has not run yet."""
-        return cls(
-            family=case.family,
-            kernel=case.kernel,
-            device=device,
-            arch=arch,
-            dtype=case.dtype,
-            shape=dict(case.shape),
-            params=dict(case.params),
-            l2=case.l2,
-            method=case.method,
-            environment=environment,
-        )
-
-    @property
-    def case_key(self) -> str:
-        """The case's identity, whatever the device."""
-        return case_key(
-            self.family, self.kernel, self.dtype, self.shape, self.params, self.l2, self.method
-        )
-
-    @property
-    def key(self) -> str:
-        """The row's identity: the case on this model of device."""
-        return row_key(self.device, self.case_key)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values: every field, then ``key``; infinities and NaN become None."""
-        return {**_finite(dataclasses.asdict(self)), "key": self.key}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Row:
-        """Rebuild a row from `to_dict`; keys that this version does not know are dropped."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
-
-
-def row_key(device: str, case: str) -> str:
-    """Return the identity of a case (its `Case.key`) on a device of this name."""
-    return f"{device} {case}"
-
-
-def _finite(value: Any) -> Any:
-    """Return ``value`` with every float that JSON cannot say replaced by None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value

@@ -7,8 +7,18 @@ package: without it there is simply nothing to show.
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpukit.bench.columns import NOTHING, Column
+from gpukit.bench.ladder import rung
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpukit.bench.rows import Row
 
 #: Three folders up from here is the repository when gpukit runs from a checkout.
 PATH = Path(__file__).resolve().parents[2] / "results" / "published.csv"
@@ -38,3 +48,26 @@ def published(family: str | None = None, path: Path = PATH) -> list[Published] |
 
 def _figure(record: dict[str, str]) -> Published:
     return Published(**{**record, "value": float(record["value"])})  # type: ignore[arg-type]
+
+
+def published_column(rows: Sequence[Row], figures: Iterable[Published]) -> Column | None:
+    """Return the figures of ladder rungs as a column beside the rows of the same rung, problem and
+    dtype; None where no row has one. The GPU is the publisher's and stands in the cell."""
+    cells = {row.key: _cell(row, figures) for row in rows}
+    if set(cells.values()) <= {NOTHING}:
+        return None
+    return Column("published", lambda row: cells.get(row.key, NOTHING), rank=3)
+
+
+def _cell(row: Row, figures: Iterable[Published]) -> str:
+    found = [f"{figure.value:g} on {figure.gpu}" for figure in figures if _same(figure, row)]
+    return " ".join(found) or NOTHING
+
+
+def _same(figure: Published, row: Row) -> bool:
+    place, number = rung(row.kernel), re.match(r"kernel (\d+)\b", figure.row)
+    if place is None or number is None or place[1] != int(number[1]):
+        return False
+    problem = f"{'x'.join(map(str, row.shape.values()))} {row.dtype}"
+    layout = ", B transposed" if row.params.get("layout") == "nt" else ""
+    return place[0] == f"{figure.family}.k" and figure.problem == problem + layout

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gpukit.bench.columns import legend
 from gpukit.bench.formats import markdown_table, to_markdown
 from gpukit.bench.model import Row
+from gpukit.bench.summary import LEGEND as SUMMARY_LEGEND
+from gpukit.bench.summary import summary_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +62,8 @@ _RATES = {"gbs": "GB/s", "tflops": "TFLOP/s"}
 
 
 def _legend(rows: Sequence[Row]) -> str:
-    lines = [f"- **{header}**: {meaning}" for header, meaning in legend(rows).items()]
+    meanings = legend(rows) | (SUMMARY_LEGEND if summary_cells(rows) else {})
+    lines = [f"- **{header}**: {meaning}" for header, meaning in meanings.items()]
     return "\n".join(["## Columns\n", *lines, ""])
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpukit.bench import interrupts
 from gpukit.bench.emulated_target import UNTIMED
-from gpukit.bench.model import FINAL_STATUSES, row_key
+from gpukit.bench.model import FINAL_STATUSES
+from gpukit.bench.rows import BURST, SUSTAINED, row_key
 from gpukit.bench.session import LocalSession, Setup
 from gpukit.errors import ArgumentError
 
@@ -62,37 +63,51 @@ def select_cases(
     selection: Mapping[str, tuple[Any, ...]],
     l2: Sequence[str] = ("flush",),
     methods: Sequence[str] = ("events",),
+    loads: Sequence[str] = (BURST,),
     *,
     emulated: bool = False,
 ) -> list[Case]:
-    """Return the cases of a selection, crossed with L2 states and timing methods.
+    """Return the cases of a selection, crossed with L2 states, timing methods and loads.
 
     Axes that ``selection`` leaves out take their defaults, those for an ``emulated`` device if it
-    is one; then nothing is timed and there are no states and methods. Pairs that cannot be timed
-    (a flush within a graph) are left out, unless there is nothing else. Runs without a GPU.
+    is one; then nothing is timed and there are no states, methods and loads. Pairs that cannot be
+    timed (a flush within a graph) are left out, unless there is nothing else. Runs without a GPU.
 
     Raises:
         ArgumentError: nothing is left to run, far too much is, or a value that the family refuses.
     """
-    full = {
-        axis.name: selection.get(axis.name, (axis.emulated if emulated else ()) or axis.default)
-        for axis in family.axes
-    }
+    full = _complete(family, selection, emulated)
     pairs = [(UNTIMED, UNTIMED)] if emulated else _pairs(l2, methods)
-    count = math.prod(map(len, full.values())) * len(pairs)
+    loads = (BURST,) if emulated else loads
+    count = math.prod(max(1, len(values)) for values in full.values()) * len(pairs) * len(loads)
     if count > MAX_CASES:
         raise ArgumentError(
             f"{family.name}: these options make {count} combinations; "
             f"at most {MAX_CASES} are accepted"
         )
     crossed = (
-        dataclasses.replace(case, l2=state, method=method)
-        for case, (state, method) in itertools.product(family.cases(full), pairs)
+        dataclasses.replace(case, l2=state, method=method, load=load)
+        for load, case, (state, method) in itertools.product(loads, family.cases(full), pairs)
     )
     cases = {case.key: case for case in crossed}
     if not cases:
         raise ArgumentError(f"{family.name}: no case fits this combination of options")
     return list(cases.values())
+
+
+def _complete(
+    family: Family, selection: Mapping[str, tuple[Any, ...]], emulated: bool
+) -> dict[str, tuple[Any, ...]]:
+    """Return the values of every axis: those chosen, else its defaults, but none where an axis
+    that was chosen stands instead of it."""
+    settled = {axis.instead_of for axis in family.axes if selection.get(axis.name)}
+    defaults = {
+        axis.name: (axis.emulated if emulated else ()) or axis.default
+        for axis in family.axes
+        if axis.name not in settled
+    }
+    names = (axis.name for axis in family.axes)
+    return {name: selection.get(name, defaults.get(name, ())) for name in names}
 
 
 def _pairs(l2: Sequence[str], methods: Sequence[str]) -> list[tuple[str, str]]:
@@ -118,7 +133,8 @@ def estimate_seconds(cases: Sequence[Case], options: CaseOptions) -> float | Non
         return None
     timing = options.timing
     each = timing.warmup_s + timing.budget_s * (1 + len(options.peers)) + SETUP_S
-    return len(cases) * each
+    sustained = sum(case.load == SUSTAINED for case in cases)
+    return len(cases) * each + sustained * timing.sustain_s
 
 
 def run_sweep(

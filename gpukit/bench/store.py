@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpukit.bench import formats
 from gpukit.bench.model import SCHEMA_VERSION, Row
+from gpukit.bench.summary import standings
 from gpukit.bench.validate import check_document
 from gpukit.errors import ArgumentError
 
@@ -63,7 +64,8 @@ class MemoryStore:
 
 
 class JsonStore(MemoryStore):
-    """One JSON document: schema version, environments, runs, and rows with every sample."""
+    """One JSON document: schema version, environments, runs, how each kernel stands against its
+    peers once a run is over (``summary``), and rows with every sample."""
 
     resumable = True
 
@@ -74,6 +76,7 @@ class JsonStore(MemoryStore):
         self._environments: dict[str, Any] = document.get("environments", {})
         self._runs: list[dict[str, Any]] = document.get("runs", [])
         self._texts: list[str] = []
+        self._summary: list[dict[str, Any]] = []
 
     def begin(self, info: DeviceInfo, command: Sequence[str], again: Container[str]) -> None:
         super().begin(info, command, again)
@@ -99,6 +102,7 @@ class JsonStore(MemoryStore):
 
     def finish(self, ceilings: dict[str, Any], *, complete: bool) -> None:
         self._runs[-1].update(finished=_now(), complete=complete, ceilings=ceilings)
+        self._summary = [standing.to_dict() for standing in standings(self.rows)]
         self._write()
 
     def _write(self) -> None:
@@ -107,6 +111,7 @@ class JsonStore(MemoryStore):
             "schema_version": SCHEMA_VERSION,
             "environments": self._environments,
             "runs": self._runs,
+            **({"summary": self._summary} if self._summary else {}),
         }
         opening = json.dumps(head, indent=1, default=str).removesuffix("\n}")
         rows = ",\n  ".join(self._texts)
@@ -280,7 +285,8 @@ def read_csv(path: Path) -> list[Row]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            missing = [n for n in formats.CSV_COLUMNS if n not in (reader.fieldnames or ())]
+            known = {*(reader.fieldnames or ()), *formats.LATER_COLUMNS}
+            missing = [n for n in formats.CSV_COLUMNS if n not in known]
             if missing:
                 raise ValueError(f"it has no column {missing[0]!r}")
             return formats.from_csv(reader)

@@ -137,16 +137,24 @@ def _group(group: Any, where: str) -> None:
             raise ValueError(f"{where} has {name!r} without {base!r}")
 
 
+def _peer(peer: Any, where: str) -> None:
+    _object(_scalar)(peer, where)
+    for name in ("time_us", "ratio"):
+        _or_null(_number)(peer.get(name), f"{where}.{name}")
+    _or_null(_text)(peer.get("reason"), f"{where}.reason")
+
+
 def _clocks(clocks: Any, where: str) -> None:
     _object(_anything)(clocks, where)
-    if clocks.get("sm_mhz") is not None:
-        _object(_or_null(_number))(clocks["sm_mhz"], f"{where}.sm_mhz")
+    for name in ("sm_mhz", "power_w"):
+        _or_null(_object(_or_null(_number)))(clocks.get(name), f"{where}.{name}")
 
 
 _TRAFFIC = ("global_loads", "global_stores")
 _REQUIRED = ("family", "kernel", "device", "arch", "dtype", "shape", "params", "l2", "method")
 _FIGURES = ("error", "time_us", "spread", "gbs", "tflops", "pct_peak", "pct_ceiling")
-_WORDS = ("family", "kernel", "device", "arch", "dtype", "l2", "method", "status", "message")
+_WORDS = ("family", "kernel", "device", "arch", "dtype", "l2", "method", "load", "status",
+          "message")
 _ROW: dict[str, Check] = {
     **dict.fromkeys((*_WORDS, "environment"), _text),
     **dict.fromkeys(_FIGURES, _or_null(_number)),
@@ -154,7 +162,7 @@ _ROW: dict[str, Check] = {
     "shape": _object(_integer),
     "params": _object(_scalar),
     "launch": _object(_anything),
-    "peers": _object(_object(_or_null(_number))),
+    "peers": _object(_peer),
     "counters": _or_null(_counters),
     "clocks": _or_null(_clocks),
     "samples_us": _samples,

@@ -17,7 +17,7 @@ _HOMES = {
     "gpukit.measure.agreement": ("compare_methods",),
     "gpukit.measure.calibration": ("Calibration", "calibrate"),
     "gpukit.measure.provenance": ("environment", "environment_id"),
-    "gpukit.measure.errors": ("MeasurementError",),
+    "gpukit.measure.errors": ("CaptureError", "MeasurementError"),
     "gpukit.measure.peaks": ("Peak", "attainable_tflops", "flag_impossible", "peak_for"),
     "gpukit.measure.statistics": (
         "median", "median_interval", "quantile", "spread", "standard_error"),
@@ -28,16 +28,16 @@ _HOMES = {
 _LAZY = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Calibration", "ClockReport", "MeasurementError", "Monitor", "Peak", "Range", "Timing",
-    "TimingOptions", "Work", "attainable_tflops", "calibrate", "compare_methods", "environment",
-    "environment_id", "flag_impossible", "median", "median_interval", "peak_for", "quantile",
-    "spread", "standard_error", "time_works",
+    "Calibration", "CaptureError", "ClockReport", "MeasurementError", "Monitor", "Peak", "Range",
+    "Timing", "TimingOptions", "Work", "attainable_tflops", "calibrate", "compare_methods",
+    "environment", "environment_id", "flag_impossible", "median", "median_interval", "peak_for",
+    "quantile", "spread", "standard_error", "time_works",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from gpukit.measure.agreement import compare_methods
     from gpukit.measure.calibration import Calibration, calibrate
-    from gpukit.measure.errors import MeasurementError
+    from gpukit.measure.errors import CaptureError, MeasurementError
     from gpukit.measure.peaks import Peak, attainable_tflops, flag_impossible, peak_for
     from gpukit.measure.provenance import environment, environment_id
     from gpukit.measure.statistics import (

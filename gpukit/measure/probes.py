@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpukit.errors import UnsupportedError
+from gpukit.measure.errors import CaptureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ def launches_per_replay(own_us: float, slots: int) -> int:
 
 
 def captured(work: Work, launches: int, slots: int, backend: Backend) -> Callable[[], None]:
-    """The replay of a graph of that many launches; UnsupportedError when the capture fails."""
+    """The replay of a graph of that many launches; CaptureError when that fails."""
 
     def enqueue() -> None:
         for step in range(launches):
@@ -88,10 +88,7 @@ def captured(work: Work, launches: int, slots: int, backend: Backend) -> Callabl
     try:
         return backend.capture(enqueue)
     except Exception as error:
-        raise UnsupportedError(
-            f"work {work.name!r} could not be captured in a CUDA graph ({error}); "
-            "use method='events'"
-        ) from error
+        raise CaptureError(work.name, str(error)) from error
 
 
 def prime(works: Sequence[Work], backend: Backend) -> None:

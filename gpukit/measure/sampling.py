@@ -97,7 +97,7 @@ class Collector:
         deadline = self._backend.seconds() + limit_s
         before: float | None = None
         while self._backend.seconds() < deadline:
-            self._load_for(BATCH_S)
+            self.load_for(BATCH_S)
             now = sm_clock()
             if settled(before, now):
                 return
@@ -120,7 +120,8 @@ class Collector:
                     samples[index].append(max(value - less_us, 0.0))
         return samples
 
-    def _load_for(self, seconds: float) -> None:
+    def load_for(self, seconds: float) -> None:
+        """Run the works in turns, as when sampling, for so long; whatever is measured is lost."""
         stop = self._backend.seconds() + seconds
         while self._backend.seconds() < stop:
             self.batch()

@@ -82,7 +82,7 @@ def measure(
         probes = _probes(works, options, backend)
         with _sampler(options, backend) as sampler:
             collector = Collector(backend, probes, sampler)
-            collector.warm_up(monitor.sm_clock, options.warmup_s)
+            _warm_up(collector, monitor, options)
             overhead_us, unknown = _overhead(options, backend)  # at the clocks of the samples
             with monitor:
                 samples = collector.collect(options, _subtracted(overhead_us))
@@ -92,6 +92,13 @@ def measure(
         for probe, values in zip(probes, samples, strict=True)
     ]
     return [replace(one, clocks=monitor.report, notes=common + one.notes) for one in timings]
+
+
+def _warm_up(collector: Collector, monitor: Monitor, options: TimingOptions) -> None:
+    if options.sustain_s > 0:
+        collector.load_for(options.sustain_s)
+    else:
+        collector.warm_up(monitor.sm_clock, options.warmup_s)
 
 
 def summarize(

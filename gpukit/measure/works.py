@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.errors import ArgumentError
+from gpukit.measure.errors import CaptureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,7 +43,9 @@ class TimingOptions:
 
     Sampling stops when every work has ``min_samples`` and the standard error of its median is
     below ``rel_error`` of that median, or at ``max_samples``, or after ``budget_s`` seconds per
-    work. ``warmup_s`` bounds the wait for the clocks to settle (0: no wait).
+    work. ``warmup_s`` bounds the wait for the clocks to settle (0: no wait). ``sustain_s``
+    above 0 makes it a measurement under sustained load: for so long the works run in turns before
+    the first sample, whatever the clocks do, and sampling follows without a pause.
     """
 
     method: Method = "events"
@@ -52,6 +55,7 @@ class TimingOptions:
     budget_s: float = 1.0
     rel_error: float = 0.001
     warmup_s: float = 0.3
+    sustain_s: float = 0.0
 
     def __post_init__(self) -> None:
         _one_of("method", self.method, get_args(Method))
@@ -63,7 +67,9 @@ class TimingOptions:
         )  # fmt: skip
         _require(0 < self.budget_s < float("inf"), "budget_s", self.budget_s, "positive seconds")
         _require(self.rel_error > 0, "rel_error", self.rel_error, "a positive share")
-        _require(0 <= self.warmup_s < float("inf"), "warmup_s", self.warmup_s, "0 s or more")
+        for name in ("warmup_s", "sustain_s"):
+            seconds = getattr(self, name)
+            _require(0 <= seconds < float("inf"), name, seconds, "0 s or more")
         if self.method == "graph" and self.l2 == "flush":
             raise ArgumentError(
                 "l2='flush' with method='graph': a flush cannot run between the launches of one "
@@ -113,9 +119,7 @@ def check_works(works: Sequence[Work], options: TimingOptions) -> None:
                 f"slots={work.slots}, work {works[0].name!r} has slots={works[0].slots}"
             )
         if options.method == "graph" and not work.capturable:
-            raise UnsupportedError(
-                f"work {work.name!r} cannot be captured in a CUDA graph; use method='events'"
-            )
+            raise CaptureError(work.name)
 
 
 def _one_of(name: str, given: Any, accepted: Sequence[str]) -> None:

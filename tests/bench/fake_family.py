@@ -17,6 +17,7 @@ import numpy as np
 
 from gpukit.bench.axes import Choices, DTypes, Integers
 from gpukit.bench.model import Axis, Case, CheckResult
+from gpukit.bench.peers import Absent, PeerWork
 from gpukit.errors import ArgumentError, LaunchError, NoDeviceError, UnsupportedError
 from gpukit.measure import ClockReport, Range, Timing, TimingOptions, Work
 
@@ -196,8 +197,10 @@ class FakePrepared:
         self.launch = {"grid": [max(n // 256, 1)], "block": [256]}
         self.work = Work("ours", self._launch, slots)
         able = [name for name in peers if name != "absent"]
-        self.peers = tuple(Work(name, lambda slot: None, slots) for name in able)
-        self.notes = tuple(f"peer {name} is not there" for name in peers if name == "absent")
+        self.peers = tuple(
+            PeerWork(name, lambda slot: None, slots, facts={"candidates": 3}) for name in able
+        )
+        self.notes = tuple(Absent(name, "it is not there") for name in peers if name == "absent")
         self._describe_times(case, device, peers)
 
     def _describe_times(self, case: Case, device: FakeDevice, peers: tuple[str, ...]) -> None:

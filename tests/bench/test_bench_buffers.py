@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from gpukit.bench.families import buffers
+from gpukit.bench.families.tuning import Tuned
+from gpukit.bench.peers import Absent
 from gpukit.errors import LaunchError, UnsupportedError
 from gpukit.measure.sampling import interleave
 
@@ -77,9 +79,15 @@ def test_peers_are_tried_to_their_end_and_those_that_fail_are_noted():
     assert [(work.name, work.slots) for work in works] == [("fine", 3)]
     assert ran == [0] and not stream.pending
     assert notes == (
-        "peer absent cannot run this case: no such op",
-        "peer late cannot run this case: RuntimeError: illegal address",
+        Absent("absent", "no such op"),
+        Absent("late", "RuntimeError: illegal address"),
     )
+
+
+def test_what_a_launch_tells_of_itself_travels_with_the_peer():
+    tuned = Tuned(lambda slot: None, {"candidates": 16, "winner": 3})
+    (work,), _ = buffers.peer_works({"tuned": lambda: tuned}, 2, Stream())
+    assert work.facts == {"candidates": 16, "winner": 3}
 
 
 def test_a_peer_that_breaks_the_device_is_named():

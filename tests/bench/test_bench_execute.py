@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from fake_family import CEILING, FAMILY, GBS, NAME, PEAK, FakeTarget, Sticky
 
+from gpukit.bench.columns import notes
 from gpukit.bench.execute import CaseOptions, fits_cache, run_case
 from gpukit.bench.rates import Rates
 from gpukit.bench.runner import select_cases
 from gpukit.bench.session import LocalSession, Setup
-from gpukit.measure import TimingOptions
+from gpukit.measure import CaptureError, TimingOptions
 
 OPTIONS = CaseOptions(TimingOptions(), peers=FAMILY.peers)
 
@@ -36,7 +35,8 @@ def test_an_ok_row_has_every_number():
     assert row.pct_peak == pytest.approx(100 * GBS / PEAK["gbs"])
     assert row.pct_ceiling == pytest.approx(100 * GBS / CEILING["gbs"])
     assert row.peers["twin"]["ratio"] == pytest.approx(1)
-    assert row.peers["slowpoke"] == pytest.approx({"time_us": 2 * row.time_us, "ratio": 2})
+    assert row.peers["slowpoke"] == pytest.approx(
+        {"time_us": 2 * row.time_us, "ratio": 2, "candidates": 3})
     assert row.error == 0
     assert row.tolerance == "atol=1e-5"
     assert len(row.samples_us) == 21
@@ -104,13 +104,55 @@ def test_throttled_outranks_cache_resident_and_both_are_noted():
     assert "all buffers fit the 1 MiB L2; clocks held back" in row.message
 
 
-def test_a_peer_that_was_asked_for_and_cannot_run_is_noted():
+def test_a_peer_that_cannot_run_is_an_empty_entry_with_the_reason():
     options = CaseOptions(TimingOptions(), peers=("twin", "absent"))
     row = run("scale", options=options)
-    assert (row.status, row.message) == ("ok", "peer absent is not there")
-    assert set(row.peers) == {"twin"}
-    both = dataclasses.replace(FAMILY, peers=options.peers)
-    assert run("scale", options=options, family=both).message == ""  # all: those there are
+    assert (row.status, row.message) == ("ok", "")
+    assert row.peers["absent"] == {"reason": "it is not there"}
+    assert row.peers["twin"]["ratio"] == pytest.approx(1)
+    assert row.peers["twin"]["candidates"] == 3
+    assert notes([row]) == [f"{row.case_key}: peer absent cannot run this case: it is not there"]
+
+
+class Uncapturable(FakeTarget):
+    """Cannot time a work of one name."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.bad = name
+
+    def time(self, works, options):
+        if self.bad in [work.name for work in works]:
+            raise CaptureError(self.bad, "it allocates")
+        return super().time(works, options)
+
+
+def test_a_peer_that_cannot_be_captured_is_left_out_ours_is_not():
+    (case,) = select_cases(FAMILY, {}, ("rotate",), ("graph",))
+    row = run_case(FAMILY, case, Uncapturable("twin"), OPTIONS)
+    assert row.status == "ok"
+    assert "it allocates" in row.peers["twin"]["reason"]
+    assert row.peers["slowpoke"]["ratio"] == pytest.approx(2)
+    row = run_case(FAMILY, case, Uncapturable("ours"), OPTIONS)
+    assert (row.status, row.time_us) == ("unsupported", None)
+    assert row.message.startswith("work 'ours' cannot be captured")
+
+
+class Asked(FakeTarget):
+    """Remembers the timing it was asked for."""
+
+    def time(self, works, options):
+        self.options = options
+        return super().time(works, options)
+
+
+@pytest.mark.parametrize(("load", "seconds"), [("burst", 0.0), ("sustained", 3.0)])
+def test_only_sustained_cases_run_for_long_before_they_are_timed(load, seconds):
+    (case,) = select_cases(FAMILY, {}, loads=(load,))
+    target = Asked()
+    row = run_case(FAMILY, case, target, CaseOptions(TimingOptions(sustain_s=3.0)))
+    assert row.load == load
+    assert target.options.sustain_s == seconds
 
 
 def test_a_ceiling_that_fails_costs_the_share_not_the_row(monkeypatch):

@@ -12,7 +12,7 @@ from fake_family import CEILING, FAMILY, NAME, FakeFamily, Sticky
 
 from gpukit.bench.emulated_target import UNTIMED
 from gpukit.bench.execute import CaseOptions
-from gpukit.bench.model import Case
+from gpukit.bench.model import Case, Row
 from gpukit.bench.runner import SweepOptions, estimate_seconds, run_sweep, select_cases
 from gpukit.bench.session import Setup
 from gpukit.bench.store import MemoryStore, open_store
@@ -84,9 +84,21 @@ def test_a_huge_product_is_refused_before_it_is_made():
         select_cases(FAMILY, {"n": tuple(range(1000)), "sleep_ms": tuple(range(1000))})
 
 
+def test_sustained_cases_come_after_all_bursts_and_have_keys_of_their_own():
+    cases = select_cases(FAMILY, {"n": (1, 2)}, loads=("burst", "sustained"))
+    assert [case.load for case in cases] == ["burst", "burst", "sustained", "sustained"]
+    assert "load" not in cases[0].key
+    assert cases[2].key == f"{cases[0].key} load=sustained"
+    row = Row.of(cases[2], "GPU", "sm_90", "")
+    assert row.case_key == cases[2].key
+
+
 def test_the_estimate_counts_peers():
     cases = [Case("fake", "scale", "f32", {"n": n}) for n in range(10)]
     assert estimate_seconds(cases, CASE_OPTIONS) == pytest.approx(10 * (0.25 + 0.5 * 2 + 1))
+    options = replace(CASE_OPTIONS, timing=replace(CASE_OPTIONS.timing, sustain_s=3.0))
+    cases[0] = replace(cases[0], load="sustained")
+    assert estimate_seconds(cases, options) == pytest.approx(10 * (0.25 + 0.5 * 2 + 1) + 3)
     untimed = [replace(case, l2=UNTIMED, method=UNTIMED) for case in cases]
     assert estimate_seconds(untimed, CASE_OPTIONS) is None
 

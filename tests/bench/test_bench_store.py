@@ -105,6 +105,36 @@ def test_csv_round_trips_anything(kernel, message, device, time_us, gbs):
     assert back == [without_samples(row), without_samples(make_row(7))]
 
 
+def test_csv_of_older_versions_has_bursts_only(tmp_path):
+    path = tmp_path / "r.csv"
+    rows = [make_row(1), make_row(2)]
+    records = csv.DictReader(io.StringIO(to_csv(rows), newline=""))
+    names = [name for name in CSV_COLUMNS if name != "load"]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(records)
+    assert read_csv(path) == [without_samples(row) for row in rows]
+
+
+def test_a_sustained_row_comes_back(tmp_path):
+    row = make_row(1, load="sustained")
+    for name in ("r.json", "r.csv"):
+        write(tmp_path / name, row)
+        assert [back.load for back in read_rows(tmp_path / name)] == ["sustained"]
+
+
+def test_json_of_a_finished_run_holds_the_summary(tmp_path):
+    path = tmp_path / "r.json"
+    slow = make_row(2, peers={"twin": {"time_us": 1.0, "ratio": 0.5}, "absent": {"reason": "no"}})
+    write(path, make_row(1), slow)
+    (summary,) = json.loads(path.read_text())["summary"]
+    assert (summary["peer"], summary["rows"], summary["below"]) == ("twin", 2, 1)
+    assert (summary["worst"], summary["problem"]) == (0.5, "2 f32")
+    assert summary["geomean"] == pytest.approx(1.5)
+    assert read_rows(path)[1].peers["absent"] == {"reason": "no"}
+
+
 def test_nul_is_replaced_because_csv_readers_stop_at_it():
     text = to_csv([make_row(message="a\0b", kernel="\0")])
     assert "\0" not in text
@@ -252,6 +282,10 @@ BAD_ROWS = [
     ({**ROW, "status": 3}, "rows[0].status is 3, not text"),
     ({**ROW, "samples_us": [1, None]}, "rows[0].samples_us[1] is None, not a finite number"),
     ({**ROW, "peers": {"a": 1}}, "rows[0].peers.a is 1, not an object"),
+    ({**ROW, "peers": {"a": {"ratio": "1"}}}, "rows[0].peers.a.ratio is '1', not a finite number"),
+    ({**ROW, "peers": {"a": {"reason": 1}}}, "rows[0].peers.a.reason is 1, not text"),
+    ({**ROW, "peers": {"a": {"facts": {}}}}, "rows[0].peers.a.facts is {}, not a single value"),
+    ({**ROW, "load": 1}, "rows[0].load is 1, not text"),
     ({**ROW, "clocks": {"sm_mhz": 3}}, "rows[0].clocks.sm_mhz is 3, not an object"),
     ({**ROW, "counters": {"global_loads": 3}}, "counters.global_loads is 3, not an object"),
     ({**ROW, "counters": {"x": {"sectors": 3}}}, "counters.x has 'sectors' without 'requests'"),

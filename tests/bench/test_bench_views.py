@@ -102,12 +102,14 @@ def test_rows_that_say_the_same_share_a_note():
 
 def test_every_column_is_explained():
     rows = [
-        make_row(1, tflops=1.0, pct_ceiling=1.0, spread=0.1, error=0.1,
-                 clocks={"sm_mhz": {"median": 1.0}}, peers={"NAME": {"ratio": 1.0}},
+        make_row(1, tflops=1.0, pct_ceiling=1.0, spread=0.1, error=0.1, kernel="fake.k1",
+                 clocks={"sm_mhz": {"median": 1.0}, "power_w": {"median": 1.0}},
+                 peers={"NAME": {"ratio": 1.0}},
                  counters={"warp_instructions": 5, "active_lanes": 1.0, "shared_conflicts": 0,
                            "global_loads": {"requests": 1, "sectors": 4},
                            "global_stores": {"requests": 1, "sectors": 4}}),
-        dataclasses.replace(make_row(2), l2="hot", method="cupti"),
+        make_row(1, kernel="fake.k2"),
+        dataclasses.replace(make_row(2), l2="hot", method="cupti", load="sustained"),
     ]  # fmt: skip
     own = {"kernel", "dtype", "n", "vec"}
     assert {column.header for column in columns_for(rows)} - own == set(LEGEND)

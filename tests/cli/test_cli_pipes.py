@@ -75,7 +75,7 @@ def test_csv_reads_with_csv_and_pandas(gpukit):
 
 
 def test_markdown_is_a_table(gpukit):
-    lines = gpukit(*BENCH, "--format", "markdown").out.splitlines()
+    lines = gpukit(*BENCH, "--peer", "none", "--format", "markdown").out.splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == 2 + 6
     assert len({line.count("|") for line in table}) == 1
@@ -221,3 +221,32 @@ def test_kernels_are_listed_and_shown(gpukit):
 def test_looking_around_needs_no_writable_home(gpukit, name):
     for arguments in (("--help",), ("list",), ("bench", "matmul", "--help")):
         assert gpukit(*arguments, **{name: "/proc/nowhere"}).code == 0
+
+
+def test_sustained_rows_follow_the_bursts(gpukit):
+    words = ("bench", "fake", "--n", "1Mi,2Mi", "--no-isolate", "--budget", "0.1")
+    rows = json.loads(gpukit(*words, "--sustained", "2", "--format", "json").out)
+    assert [row["load"] for row in rows] == ["burst", "burst", "sustained", "sustained"]
+    only = json.loads(gpukit(*words, "--load", "sustained", "--format", "json").out)
+    assert [row["load"] for row in only] == ["sustained", "sustained"]
+    table = gpukit(*words, "--sustained", "2").out
+    assert "load" in table.splitlines()[1]
+    assert "load" not in gpukit(*words).out
+
+
+def test_the_summary_stands_below_the_table_of_several_problems(gpukit):
+    out = gpukit("bench", "fake", "--n", "1Mi,2Mi", "--no-isolate").out
+    *_, header, _, twin, slowpoke = out.splitlines()
+    assert header.split()[:5] == ["against", "kernel", "rows", "geomean", "below"]
+    assert twin.split()[:4] == ["twin", "scale", "2", "1.000"]
+    assert slowpoke.split()[:4] == ["slowpoke", "scale", "2", "2.000"]
+    assert "geomean" not in gpukit("bench", "fake", "--no-isolate").out
+
+
+def test_suites_are_listed_and_chosen_by_name(gpukit):
+    cases = gpukit("bench", "matmul", "--suite", "quick", "--dry-run").out.splitlines()
+    assert len(cases) == 8
+    assert all(case.startswith("matmul/matmul.auto dtype=bf16") for case in cases)
+    assert "quick (8)" in gpukit("bench", "matmul", "--help").out
+    refused = gpukit("bench", "matmul", "--suite", "huge", "--dry-run")
+    assert refused.code == 2 and "'huge' is not one of quick, square, llm" in refused.err

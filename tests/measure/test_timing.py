@@ -234,7 +234,7 @@ def test_a_failed_capture_names_the_work() -> None:
         device.launch("a", lambda: 5.0)
 
     options = dataclasses.replace(QUICK, method="graph", l2="hot")
-    with pytest.raises(UnsupportedError, match=r"work 'a' could not be captured .*not permitted"):
+    with pytest.raises(UnsupportedError, match=r"work 'a' cannot be captured .*not permitted"):
         time_on(device, [Work("a", launch)], options)
 
 
@@ -427,3 +427,40 @@ def test_clocks_travel_with_the_timing_and_their_absence_is_noted() -> None:
     (without,) = time_on(device, [work], QUICK)
     assert without.clocks is None
     assert any("clocks were not read" in note for note in without.notes)
+
+
+# --- sustained load ----------------------------------------------------------------------
+
+
+class Stamps(Clock):
+    """A clock that notes when it was read."""
+
+    def __init__(self, device: SimulatedDevice) -> None:
+        super().__init__(1500.0)
+        self.seen: list[float] = []
+        self._device = device
+
+    def read(self) -> Reading:
+        self.seen.append(self._device.seconds())
+        return super().read()
+
+
+def test_sustained_means_so_much_load_in_turns_before_the_first_sample() -> None:
+    device = SimulatedDevice()
+    works = [constant_work(device, name, 400.0, slots=3) for name in ("a", "b")]
+    options = dataclasses.replace(QUICK, l2="rotate", sustain_s=0.5, max_samples=20)
+    clock = Stamps(device)
+    measure(device, Monitor(None, source=clock), works, options)
+    assert clock.seen[0] > 0.5  # clocks are read while samples are taken, thus after the load
+    order = runs(device, "a", "b")
+    assert len(order) * 400e-6 > 0.95 * 0.5  # all of it load, but for the batches' edges
+    kinds = [entry[0] for entry in order]
+    assert abs(kinds.count("a") - kinds.count("b")) <= 2
+
+
+def test_sustained_load_does_not_end_when_clocks_agree() -> None:
+    device = SimulatedDevice()
+    options = dataclasses.replace(QUICK, warmup_s=0.3, sustain_s=0.8, max_samples=20)
+    measure(device, Monitor(None, source=Clock(1500.0)), [constant_work(device, "a", 400.0)],
+            options)
+    assert device.seconds() > 0.8

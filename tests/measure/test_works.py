@@ -25,6 +25,7 @@ def _launch(slot: int) -> None:
         ({"budget_s": float("inf")}, "budget_s=inf"),
         ({"rel_error": 0.0}, "rel_error=0.0: must be a positive share"),
         ({"warmup_s": -1.0}, "warmup_s=-1.0: must be 0 s or more"),
+        ({"sustain_s": float("nan")}, "sustain_s=nan: must be 0 s or more"),
         ({"method": "graph"}, "l2='flush' with method='graph'"),
     ],
 )

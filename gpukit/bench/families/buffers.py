@@ -9,8 +9,8 @@ import numpy as np
 
 from gpukit.bench.execute import describe
 from gpukit.bench.model import CheckResult
+from gpukit.bench.peers import Absent, PeerWork
 from gpukit.errors import LaunchError, UnsupportedError
-from gpukit.measure import Work
 from gpukit.reference.tolerance import Array, Bound, scaled_error
 
 Launch = Callable[[int], None]
@@ -76,11 +76,16 @@ def judge(got: Array, want: Array, bound: Bound, complete: bool) -> CheckResult:
 
 def torch_stream() -> Any:
     """A context that makes torch launch on CuPy's current stream."""
-    import cupy
     import torch
 
-    pointer = cupy.cuda.get_current_stream().ptr
-    return torch.cuda.stream(torch.cuda.ExternalStream(pointer))
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream_pointer()))
+
+
+def stream_pointer() -> int:
+    """The handle of CuPy's current stream."""
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
 
 
 def as_torch(array: Any) -> Any:
@@ -91,25 +96,27 @@ def as_torch(array: Any) -> Any:
 
 
 def peer_works(peers: Mapping[str, Callable[[], Launch]], slots: int,
-               device: Any) -> tuple[tuple[Work, ...], tuple[str, ...]]:
-    """The peers that really run here, and a note on each that does not.
+               device: Any) -> tuple[tuple[PeerWork, ...], tuple[Absent, ...]]:
+    """The peers that really run here, and the reason of each that does not.
 
-    Each is made and tried once: what a peer supports differs by version.
+    Each is made and tried once: what a peer supports differs by version. What a launch's
+    attribute ``facts`` tells, if it has one, goes into the rows.
 
     Raises:
         LaunchError: a peer failed such that the device takes no more work; names the peer.
     """
-    works, notes = [], []
+    works, absent = [], []
     for name, make in peers.items():
         try:
-            works.append(Work(name, _tried(make, device), slots))
+            launch = tried(make, device)
+            works.append(PeerWork(name, launch, slots, facts=getattr(launch, "facts", {})))
         except Exception as problem:  # whatever it says, this peer is left out
-            _require_alive(name, problem, device)
-            notes.append(f"peer {name} cannot run this case: {describe(problem)}")
-    return tuple(works), tuple(notes)
+            require_alive(name, problem, device)
+            absent.append(Absent(name, describe(problem)))
+    return tuple(works), tuple(absent)
 
 
-def _tried(make: Callable[[], Launch], device: Any) -> Launch:
+def tried(make: Callable[[], Launch], device: Any) -> Launch:
     """A launch that has run once to its end: its failure must not land on a later launch."""
     launch = make()
     launch(0)
@@ -117,7 +124,7 @@ def _tried(make: Callable[[], Launch], device: Any) -> Launch:
     return launch
 
 
-def _require_alive(name: str, problem: Exception, device: Any) -> None:
+def require_alive(name: str, problem: Exception, device: Any) -> None:
     """A CUDA error that sticks comes back at the next synchronisation."""
     try:
         device.synchronize()

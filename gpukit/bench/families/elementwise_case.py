@@ -12,6 +12,7 @@ from gpukit import dtypes
 from gpukit.bench.families import buffers
 from gpukit.bench.families.elementwise_peers import PEERS
 from gpukit.bench.model import Case, CheckResult
+from gpukit.bench.peers import Absent
 from gpukit.kernels.elementwise import BINARY
 from gpukit.measure import Work
 from gpukit.ops.launch import Launch, Plan, plan
@@ -53,7 +54,7 @@ class PreparedElementwise:
         return lambda slot: call(*pointers[slot], self.n, SCALAR)
 
     def _peers(self, names: tuple[str, ...],
-               slots: int) -> tuple[tuple[Work, ...], tuple[str, ...]]:
+               slots: int) -> tuple[tuple[Work, ...], tuple[Absent, ...]]:
         makers = {name: partial(PEERS[name], self.op, self.inputs, self.outputs, SCALAR)
                   for name in names}
         return buffers.peer_works(makers, slots, self.device)

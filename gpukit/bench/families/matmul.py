@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpukit import dtypes, kernels
 from gpukit.bench.axes import Choices, DTypes, Shapes
-from gpukit.bench.families.matmul_case import PEERS, PreparedMatmul
+from gpukit.bench.families.matmul_case import PreparedMatmul
+from gpukit.bench.families.matmul_kernels import AUTO, Kernels, full_name, spec_for
+from gpukit.bench.families.matmul_peers import PEERS
+from gpukit.bench.families.matmul_suites import SUITES
 from gpukit.bench.families.yardstick import gemm_ceiling
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import is_emulated, open_target
@@ -20,27 +22,26 @@ _MOST_EMULATED = 512**3  # some seconds per case
 LAYOUTS = ("nt", "nn", "tn", "tt")
 
 
-def rungs() -> tuple[str, ...]:
-    """The ladder's rungs by number or name: "1" for matmul.k1."""
-    return tuple(name.removeprefix("matmul.k") for name in kernels.names()
-                 if name.startswith("matmul.k"))
-
-
 @dataclass(frozen=True)
 class MatmulFamily:
     """`gpukit bench matmul`."""
 
     name: str = "matmul"
-    summary: str = "C = A B, the ladder's rungs and cuBLAS: TFLOPS"
-    peers: tuple[str, ...] = tuple(PEERS)
+    summary: str = "C = A B: gpukit.matmul or rungs of the ladder beside cuBLAS and others: TFLOPS"
+    peers: tuple[str, ...] = PEERS
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Rung, shape, dtype, layout, output type."""
+        """Kernel, shape or suite of shapes, dtype, layout, output type."""
+        suites = ", ".join(f"{name} ({len(set(shapes))})" for name, shapes in SUITES.items())
         return (
-            Axis("kernel", rungs(), Choices(rungs()), "rung of the ladder", metavar="N[,...]"),
+            Axis("kernel", (AUTO,), Kernels(), "auto (what gpukit.matmul chooses), rungs of the "
+                 "ladder by number, all of them, or kernels by name such as sm90.k7; sm80: that "
+                 "ladder", metavar="KERNEL[,...]", emulated=("1",)),
             Axis("shape", ((4096, 4096, 4096),), Shapes(("M", "N", "K")), "problem",
                  metavar="MxNxK[,...]", emulated=((128, 128, 64), (100, 60, 33))),
+            Axis("suite", (), Choices(tuple(SUITES)), "sets of problems, beside those of --shape: "
+                 f"{suites}", metavar="SUITE[,...]", instead_of="shape"),
             Axis("dtype", ("bf16",), DTypes(_FLOATS), "type of A and B", metavar="DTYPE[,...]"),
             Axis("layout", ("nt",), Choices(LAYOUTS), "how A and B are stored: n as is, t "
                  "transposed; nt stores B as [N, K]", metavar="LAYOUT[,...]"),
@@ -49,13 +50,14 @@ class MatmulFamily:
         )
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
-        """The product of the axes, rungs innermost: a problem's rungs stand together."""
-        points = itertools.product(selection["shape"], selection["dtype"], selection["layout"],
+        """The product of the axes, kernels innermost: a problem's rungs stand together."""
+        shapes = [*selection["shape"], *(s for name in selection["suite"] for s in SUITES[name])]
+        points = itertools.product(dict.fromkeys(shapes), selection["dtype"], selection["layout"],
                                    selection["out_dtype"], selection["kernel"])
         return [
-            Case(self.name, f"matmul.k{rung}", dtype, dict(zip("mnk", shape, strict=True)),
+            Case(self.name, full_name(kernel), dtype, dict(zip("mnk", shape, strict=True)),
                  {"layout": layout, "out": dtype if out == "same" else out})
-            for shape, dtype, layout, out, rung in points]
+            for shape, dtype, layout, out, kernel in points]
 
     def target(self, device: str) -> Target:
         """A CUDA device or an emulated one."""
@@ -73,8 +75,8 @@ class MatmulFamily:
         if device.emulated and m * n * k > _MOST_EMULATED:
             raise UnsupportedError(f"{m} x {n} x {k} is too large to emulate; M N K may be at "
                                    f"most {_MOST_EMULATED} (512^3)")
-        kernels.get(case.kernel).arch_for(device.properties.capability)
-        return PreparedMatmul(case, dtypes.parse(case.dtype), device, peers)
+        spec = spec_for(case.kernel, device.properties.capability)
+        return PreparedMatmul(case, spec, device, peers)
 
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
         """What cuBLAS reaches on a large square problem; nothing is timed emulated."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,20 +11,31 @@ import gpukit
 from gpukit import dtypes
 from gpukit.bench.families import buffers
 from gpukit.bench.families.buffers import Launch
+from gpukit.bench.families.matmul_kernels import argument
+from gpukit.bench.families.matmul_peers import maker
+from gpukit.bench.families.matmul_problem import Problem
+from gpukit.bench.families.tuning import Contest
 from gpukit.bench.model import Case, CheckResult
+from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.kernels import KernelSpec
 from gpukit.measure import Work
 from gpukit.reference import matmul as reference
 from gpukit.reference.tolerance import Array, Bound
 
-# Rows of C that are compared with float64: enough to meet every tile column and both edges.
-_CHECKED_ROWS = 96
+# Rows and columns of C that are compared with float64: where they cross, enough to meet every
+# position within a tile, most tiles and all four edges.
+_CHECKED_ROWS, _CHECKED_COLUMNS = 96, 2048
 
 
 class PreparedMatmul:
-    """See `gpukit.bench.model.Prepared`. Normal values, A scaled by 1/sqrt(K)."""
+    """See `gpukit.bench.model.Prepared`. Normal values, A scaled by 1/sqrt(K).
 
-    def __init__(self, case: Case, dtype: dtypes.DType, device: Any,
+    ``spec`` is the kernel to run; without one `gpukit.matmul` chooses.
+    """
+
+    def __init__(self, case: Case, spec: KernelSpec | None, device: Any,
                  peers: tuple[str, ...]) -> None:
+        dtype = dtypes.parse(case.dtype)
         m, n, k = (case.shape[name] for name in "mnk")
         self.out_dtype = dtypes.parse(str(case.params["out"]))
         self.footprint = (m * k + k * n) * dtype.itemsize + m * n * self.out_dtype.itemsize
@@ -36,17 +46,45 @@ class PreparedMatmul:
         self.a = _operands(device.xp, (m, k), k**-0.5, dtype, layout[0] == "t", slots)
         self.b = _operands(device.xp, (k, n), 1.0, dtype, layout[1] == "t", slots)
         self.out = [device.empty((m, n), self.out_dtype.numpy) for _ in range(slots)]
-        self._rows = _rows(m)
+        self._chosen = (_sample(m, _CHECKED_ROWS), _sample(n, _CHECKED_COLUMNS))
         self._want = {slot: self._expected(slot) for slot in {0, slots - 1}}
-        rung = case.kernel.removeprefix("matmul.k")
-        self.launch = {"kernel": case.kernel}
-        self.work = Work(case.kernel, self._ours(rung), slots)
-        makers = {name: partial(PEERS[name], self) for name in peers}
+        self.launch = {"kernel": spec.name} if spec else {}
+        self.work = Work(case.kernel, self._ours(spec), slots)
+        if peers:
+            self.work.launch(0)  # what ours refuses needs no peers
+        makers = {name: partial(self._peer, name, case) for name in peers}
         self.peers, self.notes = buffers.peer_works(makers, slots, device)
 
-    def _ours(self, rung: str) -> Launch:
-        return lambda slot: gpukit.matmul(self.a[slot], self.b[slot], out=self.out[slot],
-                                          kernel=rung)
+    def _ours(self, spec: KernelSpec | None) -> Launch:
+        kernel = {"kernel": argument(spec)} if spec else {}
+
+        def launch(slot: int) -> None:
+            try:
+                gpukit.matmul(self.a[slot], self.b[slot], out=self.out[slot], **kernel)
+            except ArgumentError as refusal:  # a rung that does not take such operands
+                raise UnsupportedError(str(refusal)) from refusal
+
+        return launch
+
+    def _peer(self, name: str, case: Case) -> Launch:
+        """The peer's launch, once its result has been found right."""
+        contest = Contest(f"{name} of {case.shape} {case.params} {case.dtype}", self.device,
+                          len(self.out), case.l2, case.method, self._verdict)
+        m, n, k = (case.shape[axis] for axis in "mnk")
+        layout = str(case.params["layout"])
+        problem = Problem((m, n, k), case.dtype, self.out_dtype.name, layout,
+                          self.a, self.b, self.out, contest)
+        launch = maker(name)(problem)
+        if wrong := self._verdict(launch):
+            raise UnsupportedError(wrong)
+        return launch
+
+    def _verdict(self, launch: Launch) -> str:
+        """What is wrong with a peer's result in the first buffer set; nothing: ""."""
+        buffers.poison(self.out[0])
+        launch(0)
+        result = self.check(0)
+        return "" if result.ok else f"its result is wrong: {result.error:.3g} x the tolerance"
 
     def poison(self) -> None:
         """Outputs of every buffer set hold a NaN no instruction makes."""
@@ -54,14 +92,25 @@ class PreparedMatmul:
             buffers.poison(out)
 
     def _expected(self, slot: int) -> tuple[Array, Bound]:
-        """What the chosen rows must become, from operands that no launch has touched yet."""
-        a, b = self.device.to_host(self.a[slot])[self._rows], self.device.to_host(self.b[slot])
+        """What the chosen elements must become, from operands that no launch has touched yet."""
+        rows, columns = self._chosen
+        a, b = self._picked(self.a[slot], rows, None), self._picked(self.b[slot], None, columns)
         return reference.oracle(a, b), reference.bound(a, b, self.out_dtype)
 
+    def _picked(self, matrix: Any, rows: Any, columns: Any) -> Any:
+        """Rows and columns (None: all) of a matrix as float64 on the host; bf16 widens much
+        faster on the device."""
+        xp = self.device.xp
+        if rows is not None:
+            matrix = matrix[xp.asarray(rows)]
+        if columns is not None:
+            matrix = matrix[:, xp.asarray(columns)]
+        return self.device.to_host(matrix.astype(np.float64))
+
     def check(self, slot: int = 0) -> CheckResult:
-        """A sample of rows against float64, and no poison left anywhere."""
+        """A sample of elements against float64, and no poison left anywhere."""
         out, (want, bound) = self.out[slot], self._want[slot]
-        got = self.device.to_host(out)[self._rows].astype(np.float64)
+        got = self._picked(out, *self._chosen)
         return buffers.judge(got, want, bound, complete=not buffers.poisoned(out))
 
     def close(self) -> None:
@@ -86,30 +135,9 @@ def _normal(xp: Any, rng: Any, shape: tuple[int, int], factor: float, dtype: dty
     return values.astype(dtype.numpy, copy=False)
 
 
-def _rows(m: int) -> Any:
-    if m <= _CHECKED_ROWS:
-        return np.arange(m)
+def _sample(count: int, most: int) -> Any:
+    """All indices below ``count``, or both ends and a random sample of about ``most``."""
+    if count <= most:
+        return np.arange(count)
     return np.unique(np.concatenate([
-        [0, m - 1], np.random.default_rng(m).integers(0, m, _CHECKED_ROWS - 2)]))
-
-
-def _cublas(case: PreparedMatmul) -> Launch:
-    """cuBLAS by way of cupy.matmul (bf16 and f16 accumulate in f32; f32 is not TF32)."""
-    import cupy
-
-    return lambda slot: cupy.matmul(case.a[slot], case.b[slot], out=case.out[slot])
-
-
-def _torch(case: PreparedMatmul) -> Launch:
-    import torch
-
-    a, b, out = ([buffers.as_torch(x) for x in xs] for xs in (case.a, case.b, case.out))
-
-    def launch(slot: int) -> None:
-        with buffers.torch_stream():
-            torch.matmul(a[slot], b[slot], out=out[slot])
-
-    return launch
-
-
-PEERS: dict[str, Callable[[PreparedMatmul], Launch]] = {"cublas": _cublas, "torch": _torch}
+        [0, count - 1], np.random.default_rng(count).integers(0, count, most - 2)]))

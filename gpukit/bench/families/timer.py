@@ -9,6 +9,7 @@ from typing import Any
 from gpukit import kernels
 from gpukit.bench.axes import Integers
 from gpukit.bench.model import Axis, Case, CheckResult, Prepared, Target
+from gpukit.bench.peers import Absent
 from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import NoDeviceError
 from gpukit.measure import Work
@@ -59,7 +60,7 @@ class PreparedSpin:
     """See `gpukit.bench.model.Prepared`."""
 
     bytes_moved, flops, footprint = 0, 0, 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Absent, ...] = ()
 
     def __init__(self, case: Case, device: Any) -> None:
         self.cycles = case.shape["cycles"]
