@@ -19,6 +19,39 @@ struct Origin {
     }
 };
 
+template <int BLOCKS, int REGS> __device__ __forceinline__ void zero(f32 (&d)[BLOCKS][REGS]) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS * REGS; i++) d[i / REGS][i % REGS] = 0.0f;
+}
+
+// Scales of 1 x 128 (A) by 128 x 128 (B) blocks, DeepSeek-V3's: one factor per row, column block and
+// K block. A thread needs those of two rows in each 64-row block; a tile stays inside one column block.
+template <bool BLOCKWISE> struct BlockScales {
+    const f32 *a, *b;
+    i32 a_k, b_k;  // from one K block to the next
+    i32 row_step[4];
+    f32 factor[4];
+
+    __device__ __forceinline__ void begin(Origin block, i32 a_m, i32 b_n, i32 M) {
+        const i32 m = block.mine().m;
+        a += i64(min(m, M - 1)) * a_m;
+        b += i64(block.n / 128) * b_n;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            row_step[i] = (min(m + i / 2 * 64 + i % 2 * 8, M - 1) - min(m, M - 1)) * a_m;
+    }
+    __device__ __forceinline__ void load(i32 k, int blocks) {
+        if constexpr (BLOCKWISE) {
+            const f32 column = b[i64(k) * b_k];
+#pragma unroll
+            for (int i = 0; i < 2 * blocks; i++) factor[i] = column * a[i64(k) * a_k + row_step[i]];
+        }
+    }
+    __device__ __forceinline__ f32 at(int block, int half) const {
+        return BLOCKWISE ? factor[2 * block + half] : 1.0f;
+    }
+};
+
 // Extras on COLS columns from `first`. Indices are clamped into C: what lies outside is computed, not
 // stored.
 template <Act ACT, int COLS, class OUT, int REGS>

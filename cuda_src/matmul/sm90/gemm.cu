@@ -32,6 +32,9 @@ using mbarrier::Barrier;
 
 enum class Share { rows, columns, pingpong };  // how the two consumer warpgroups divide the work
 enum class Store { rows, columns, direct };    // how C leaves
+// Where products are added up: in the tensor core (fp8 keeps about 14 bits there), or 128 bytes of K at
+// a time, with the sum of those sums in f32 registers and (blocks) a scale for each.
+enum class Sums { plain, promoted, blocks };
 
 constexpr int CONSUMERS = 2, PIECE_BYTES = 64 * 128;  // each warpgroup has two pieces of C on their way
 constexpr int BARRIER_TURN = 1, BARRIER_PIECES = 3, BARRIER_BOTH = 5;  // named barriers
@@ -48,13 +51,13 @@ template <int N> struct Count {
 };
 
 template <class T, class OUT, int BM, int BN, int STAGES, int CM, int CN, int SPLIT, Share SHARE,
-          Major AM, Major BMAJ, Store STORE, Act ACT, bool EXTRAS>
+          Major AM, Major BMAJ, Store STORE, Sums SUMS, Act ACT, bool EXTRAS>
 __global__ void __cluster_dims__(CM * CN * SPLIT, 1, 1) __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
      const __grid_constant__ TensorMap map_c, OUT* C, i64 c_row, i64 c_column, i64 c_batch, i32 M,
      i32 N, i32 K, i32 batch, i32 group, f32 alpha, const OUT* bias, i64 bias_m, i64 bias_n,
      const OUT* residual, i64 residual_m, i64 residual_n, i64 residual_batch, const f32* scale_m,
-     const f32* scale_n, i32 scale_m_step, i32 scale_n_step) {
+     const f32* scale_n, i32 scale_m_step, i32 scale_n_step, i32 scale_m_k, i32 scale_n_k) {
     static_assert(SPLIT == 1 || (CM * CN == 1 && BM == 128 && SHARE == Share::rows),
                   "a split tile is finished half by half");
     constexpr bool PINGPONG = SHARE == Share::pingpong;
@@ -62,6 +65,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     constexpr int ROWS = SHARE == Share::rows ? BM / CONSUMERS : BM;  // a warpgroup's part of C
     constexpr int COLS = SHARE == Share::columns ? BN / CONSUMERS : BN;
     constexpr int BLOCKS = ROWS / 64;
+    constexpr bool HEAVY = BLOCKS * COLS / 2 > 192;  // accumulators that need the last registers
     using Stage = ring::Stage<BM, BN, BMAJ>;
     using Place = ring::Place<CM, CN>;
 
@@ -93,7 +97,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     const i32 k_blocks = SPLIT > 1 ? all_k * (rank + 1) / SPLIT - k_first : all_k;
 
     if (role == 0) {
-        warp::give_registers<24>();
+        warp::give_registers<HEAVY ? 24 : 40>();
         ring::Cursor<STAGES> at;
         for (i32 t = first; t < count; t += step) {
             const tiles::Tile tile = schedule.at(t);
@@ -114,7 +118,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
             if constexpr (SPLIT > 1) cluster::sync(), cluster::sync();  // partial sums there, read
         }
     } else {
-        warp::take_registers<240>();
+        warp::take_registers<HEAVY ? 240 : 232>();
         const int wg = role - 1, thread = threadIdx.x % warp::GROUP;
         u8* my_pieces = pieces + wg * 2 * PIECE_BYTES;
         const auto release = [&](u32 stage) {
@@ -136,34 +140,60 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
             const i32 n = (tile.n * CN + place.n) * BN + my_column;
             f32 d[BLOCKS][COLS / 2];
 
+            finish::BlockScales<SUMS == Sums::blocks> scales{scale_m, scale_n, scale_m_k, scale_n_k};
+            if constexpr (SUMS != Sums::plain) finish::zero(d);
+            if constexpr (SUMS == Sums::blocks)
+                scales.begin({m, n, tile.z}, scale_m_step, scale_n_step, M);
+
             if (PINGPONG && t != first) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+            const auto multiply = [&](f32 (&sum)[COLS / 2], const u8* stage, u64 b, int i, int kk,
+                                      u32 add) {
+                const u64 a = ring::operand<AM>(stage, my_row + i * 64);
+                wgmma::mma<T, COLS, AM, BMAJ>(sum, wgmma::advance(a, kk * ring::K_STEP<AM>),
+                                              wgmma::advance(b, kk * ring::K_STEP<BMAJ>), add);
+            };
             u32 before = 0;
             for (i32 k = 0; k < k_blocks; k++, at.next()) {
                 const u8* stage = shared + at.stage * Stage::BYTES;
                 mbarrier::wait(&full[at.stage], at.parity);
                 const u64 b = ring::operand<BMAJ>(stage + Stage::A_BYTES, my_column);
-                wgmma::fence();
+                if constexpr (SUMS == Sums::plain) {
+                    wgmma::fence();
 #pragma unroll
-                for (int kk = 0; kk < 4; kk++) {
+                    for (int kk = 0; kk < 4; kk++) {
+#pragma unroll
+                        for (int i = 0; i < BLOCKS; i++) multiply(d[i], stage, b, i, kk, (k | kk) != 0);
+                    }
+                    wgmma::commit();
+                    wgmma::wait<1>();
+                    if (k > 0) release(before);
+                } else {
+                    // The other warpgroup keeps the tensor cores busy while this one adds.
+                    scales.load(k, BLOCKS);
 #pragma unroll
                     for (int i = 0; i < BLOCKS; i++) {
-                        const u64 a = ring::operand<AM>(stage, my_row + i * 64);
-                        wgmma::mma<T, COLS, AM, BMAJ>(
-                            d[i], wgmma::advance(a, kk * ring::K_STEP<AM>),
-                            wgmma::advance(b, kk * ring::K_STEP<BMAJ>), (k | kk) != 0);
+                        f32 sum[COLS / 2];
+                        wgmma::fence();
+#pragma unroll
+                        for (int kk = 0; kk < 4; kk++) multiply(sum, stage, b, i, kk, kk != 0);
+                        wgmma::commit();
+                        wgmma::wait<0>();
+                        if (i == BLOCKS - 1) release(at.stage);
+#pragma unroll
+                        for (int j = 0; j < COLS / 2; j++)
+                            d[i][j] = fmaf(scales.at(i, j / 2 % 2), sum[j], d[i][j]);
                     }
                 }
-                wgmma::commit();
-                wgmma::wait<1>();
-                if (k > 0) release(before);
                 before = at.stage;
             }
             if (PINGPONG) {
                 if (t + step < count) warp::arrive(BARRIER_TURN + 1 - wg, 2 * warp::GROUP);
                 at.skip(k_blocks);
             }
-            wgmma::wait<0>();
-            release(before);
+            if constexpr (SUMS == Sums::plain) {
+                wgmma::wait<0>();
+                release(before);
+            }
             if constexpr (SPLIT > 1) {
                 // CTA r finishes the rows of warpgroup r: the other's go through the ring, which
                 // nobody fills before the next tile.
@@ -183,7 +213,8 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
                 constexpr int WIDTH = decltype(columns)::value;
                 if constexpr (EXTRAS) {
                     const Extras<OUT> extras{bias, bias_m, bias_n, residual, residual_m, residual_n,
-                        residual_batch, scale_m, scale_n, scale_m_step, scale_n_step};
+                        residual_batch, SUMS == Sums::blocks ? nullptr : scale_m,
+                        SUMS == Sums::blocks ? nullptr : scale_n, scale_m_step, scale_n_step};
                     finish::extras<ACT, WIDTH>(d[i], from, extras, alpha, {m + i * 64, n, tile.z},
                                                M, N);
                 } else {
