@@ -49,7 +49,7 @@ def unary(op: str, x: Any, a: float, out: Any) -> Any:
 
 def binary(op: str, x: Any, y: Any, a: float, out: Any) -> Any:
     """`unary` for two inputs."""
-    if not (_plain(x) and _fits(y, x)):
+    if not (_plain(x) and _like(y, x)):
         return None
     if out is None:
         out = _state.ndarray(x.shape, x.dtype, _state.alloc(x.nbytes))
@@ -99,9 +99,14 @@ def _plain(array: Any) -> bool:
 
 def _fits(array: Any, x: Any) -> bool:
     """`array` is plain like x, matches it, and is x itself or memory apart from it."""
+    return _like(array, x) and _apart(array, x)
+
+
+def _like(array: Any, x: Any) -> bool:
+    """`array` is plain and has the shape, dtype and device of x, which is plain; inputs may overlap."""
     return bool(type(array) is _state.ndarray and array._c_contiguous and array.shape == x.shape
-                and array.dtype == x.dtype and _apart(array, x)
-                and array.data.device_id == x.data.device_id)
+                and array.dtype == x.dtype
+                and (_state.current_device is None or array.data.device_id == x.data.device_id))
 
 
 def _apart(a: Any, b: Any) -> bool:
