@@ -1,0 +1,71 @@
+"""Copies of matrices that TMA can read: rows at multiples of 16 bytes, zeros in the pad columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpukit import kernels
+from gpukit.devices.protocol import Device
+from gpukit.kernels.spec import Value
+from gpukit.ops.gemv import low_bit
+
+_CHUNK = 16
+_THREADS = 256
+
+
+def pitch(cols: int, itemsize: int, align: int = _CHUNK) -> int:
+    """Elements from row to row of a packed matrix: `cols` rounded up to `align` bytes."""
+    return -(-cols * itemsize // align) * align // itemsize
+
+
+def pack(device: Device, src: Any, dst: Any) -> None:
+    """dst[:, :cols] = src, zeros in dst's other columns.
+
+    Args:
+        src: [rows, cols], elements of 1, 2 or 4 bytes, any strides in whole elements.
+        dst: [rows, pitch] of src's element size, C-contiguous, aligned to 16 bytes; its rows are a
+            multiple of 16 bytes long, at least `pitch(cols, itemsize)`. Must not overlap src.
+    """
+    if not dst.size:
+        return
+    if src.shape[1] < 2 or src.strides[1] == src.dtype.itemsize:
+        _pack_rows(device, src, dst)
+    else:
+        _pack_tiled(device, src, dst)
+
+
+def _pack_rows(device: Device, src: Any, dst: Any) -> None:
+    rows, cols = src.shape
+    row_chunks = dst.strides[0] // _CHUNK
+    chunks = rows * row_chunks
+    # Four chunks a thread once that leaves every SM full of threads.
+    unroll = 4 if chunks >= 4 * device.properties.sm_count * 1024 else 1
+    ctas = -(-chunks // (_THREADS * unroll))
+    index = "u32" if ctas * _THREADS * unroll < 2**32 else "u64"
+    kernel = device.compile(kernels.get("matmul.pack"), {"unroll": unroll, "index": index})
+    kernel.launch((ctas,), (_THREADS,), (src, dst, rows, cols * src.dtype.itemsize,
+                                         src.strides[0], row_chunks,
+                                         *divmod(_THREADS, row_chunks)))
+
+
+def _pack_tiled(device: Device, src: Any, dst: Any) -> None:
+    (rows, cols), itemsize = src.shape, src.dtype.itemsize
+    down = abs(src.strides[0]) <= abs(src.strides[1])
+    tunables: dict[str, Value] = {"dtype": f"u{8 * itemsize}", "down": str(down).lower(),
+                                  "vec": _vec(device, src) if down else 1}
+    kernel = device.compile(kernels.get("matmul.pack_tiled"), tunables)
+    side = 128 // itemsize
+    ctas = -(-rows // side) * -(-dst.shape[1] // side)
+    strides = [stride // itemsize for stride in src.strides]
+    kernel.launch((ctas,), (_THREADS,), (src, dst, rows, cols, *strides,
+                                         dst.strides[0] // _CHUNK))
+
+
+def _vec(device: Device, src: Any) -> int:
+    """Elements per load down the columns: what divides their addresses and their length."""
+    rows: int = src.shape[0]
+    itemsize: int = src.dtype.itemsize
+    if src.strides[0] != itemsize:
+        return 1
+    bits = device.phase(src) | src.strides[1] | rows * itemsize | _CHUNK
+    return low_bit(bits) // itemsize
