@@ -103,7 +103,7 @@ def _fits(array: Any, x: Any) -> bool:
 
 
 def _like(array: Any, x: Any) -> bool:
-    """`array` is plain and has the shape, dtype and device of x, which is plain; inputs may overlap."""
+    """`array` is plain like x and matches it; it may overlap x, as two inputs may."""
     return bool(type(array) is _state.ndarray and array._c_contiguous and array.shape == x.shape
                 and array.dtype == x.dtype
                 and (_state.current_device is None or array.data.device_id == x.data.device_id))
