@@ -121,7 +121,11 @@ def _result_options() -> list[click.Option]:
             help="Of the rows on standard output.",
         ),
         click.Option(["--sort"], type=click.Choice(list(SORTS)), help="Order rows, best first."),
-        click.Option(["--published"], is_flag=True, help="Show figures of others below."),
+        click.Option(
+            ["--published"],
+            is_flag=True,
+            help="Show figures of others: below, and those of ladder rungs beside our rows too.",
+        ),
         click.Option(
             ["--counters"], is_flag=True, help="Show every counter below (emulated devices)."
         ),

@@ -75,7 +75,8 @@ def series(rows: Sequence[Row], x: str, y: str) -> dict[str, dict[float, float]]
 def _values(row: Row) -> dict[str, Any]:
     """Return all that tells rows apart, by name."""
     who = {"family": row.family, "device": row.device, "kernel": row.kernel, "dtype": row.dtype}
-    return {**who, **row.shape, **row.params, "l2": row.l2, "method": row.method}
+    how = {"l2": row.l2, "method": row.method, "load": row.load}
+    return {**who, **row.shape, **row.params, **how}
 
 
 def _varying(rows: Sequence[Row], x: str) -> list[str]:

@@ -26,6 +26,8 @@ _Fact = TypeVar("_Fact")
 SCHEMA = 1
 # How a run was started does not change what was measured on.
 NOT_IDENTIFYING = frozenset({"argv"})
+# Whose code may run beside ours; told where installed.
+OTHERS = ("torch", "triton", "nvidia-cublas", "nvidia-cudnn-cu13", "sgl-deep-gemm")
 REVISION_VARIABLE = "GPUKIT_SOURCE_REVISION"
 
 
@@ -100,6 +102,7 @@ def _software() -> dict[str, Any]:
         "numpy": _version("numpy"),
         "python": platform.python_version(),
         "gpukit": _gpukit_version(),
+        **{name: version for name in OTHERS if (version := _version(name)) is not None},
     }
 
 

@@ -93,6 +93,7 @@ class HostCublasLt:
             self._define(f"cublasLt{kind}SetAttribute", self._set)
             self._define(f"cublasLt{kind}Destroy", self._destroy)
         self._define("cublasLtCreate", self._create)
+        self._define("cublasLtGetVersion", lambda: 130100)
         self._define("cublasLtMatmulAlgoGetHeuristic", self._heuristic)
         self._define("cublasLtMatmul", self._matmul)
 

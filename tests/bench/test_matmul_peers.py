@@ -143,7 +143,7 @@ def test_the_fastest_candidate_that_is_right_wins(monkeypatch):
     # The second is no proposal; of the other four the last is fastest, and wrong.
     library = HostCublasLt(proposed=(0, 7, 0, 0, 0), wrong=(4,))
     launch = lt_launch(monkeypatch, problem(), library)
-    assert launch.facts == {"candidates": 4, "winner": 2}
+    assert launch.facts == {"candidates": 4, "winner": 2, "version": 130100}
 
 
 def test_the_heuristic_is_asked_for_sixteen_with_64_mib():

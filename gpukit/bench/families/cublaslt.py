@@ -98,6 +98,12 @@ class CublasLt:
             getattr(functions, name).argtypes = arguments
         self.handle = self._created("cublasLtCreate")
 
+    @property
+    def version(self) -> int:
+        """The library's: 130100 for 13.1.0."""
+        self._functions.cublasLtGetVersion.restype = c_size_t
+        return int(self._functions.cublasLtGetVersion())
+
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function by name; a bad status is an error that says which."""
         check(getattr(self._functions, name)(*arguments), name)

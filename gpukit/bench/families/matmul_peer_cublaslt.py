@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gpukit.bench.families import cublaslt
@@ -14,11 +15,13 @@ from gpukit.bench.families.tuning import Tuned, fastest
 
 def make(problem: Problem) -> Tuned:
     """Ask for `cublaslt.MOST_CANDIDATES` algorithms with a `cublaslt.WORKSPACE_BYTES` workspace."""
-    product = Product(cublaslt.handle(), problem.column_major, problem.types)
+    lt = cublaslt.handle()
+    product = Product(lt, problem.column_major, problem.types)
     candidates = product.candidates()
     workspace = problem.contest.device.empty((cublaslt.WORKSPACE_BYTES,), "uint8")
     variants = [_variant(problem, product, candidate, workspace) for candidate in candidates]
-    return fastest(variants, problem.contest)
+    tuned = fastest(variants, problem.contest)
+    return replace(tuned, facts={**tuned.facts, "version": lt.version})
 
 
 def _variant(problem: Problem, product: Product, candidate: Candidate,
