@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from gpukit.emulator import families
+from gpukit.emulator.architecture import check_target
 from gpukit.emulator.assembler import assemble
 from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.configuration import MAX_STACK
 from gpukit.emulator.counters import Counters
 from gpukit.emulator.errors import LaunchError
 from gpukit.emulator.front import ptx_of
-from gpukit.emulator.inputs import dim3, flag, integer, items, refusal, shown
+from gpukit.emulator.inputs import dim3, flag, instance, integer, items, refusal, shown
 from gpukit.emulator.launch import Launch, Options
 from gpukit.emulator.mem.allocations import GlobalMemory
 from gpukit.emulator.program import Program
@@ -45,7 +45,7 @@ def run(
     kernel: str | None = None,
     arch: str | None = None,
     shared_bytes: int = 0,
-    cluster: Sequence[int] | None = None,
+    cluster: int | Sequence[int] | None = None,
     seed: int = 0,
     policy: str = "random",
     checks: bool = True,
@@ -63,17 +63,18 @@ def run(
     ``ptx_or_cu`` is PTX text, CUDA C++ text, or the path of a ``.ptx`` or ``.cu`` file.
     ``args`` are NumPy arrays (passed as pointers and modified in place; ``Uninitialized(array)``
     for outputs), NumPy scalars and structured scalars (by value), Python ints where the parameter
-    is an integer, ``bytes``, or None for a null pointer. ``kernel`` may be left out if the module
-    has one. ``arch`` is what CUDA C++ is compiled for (``sm_90a`` by default) and, for PTX, what
-    it must run on. ``shared_bytes`` is the dynamic shared memory of a CTA. ``checks`` switches on
-    what is not always checked: uninitialised reads, data races, proxy fences, asynchronous
-    operations not waited for (see docs/emulator.md). ``budget`` limits the warp instructions
-    issued. ``cooperative`` keeps the whole grid resident.
+    is an integer (or an address) and floats where it is a float, ``bytes``, or None for a null
+    pointer. ``kernel`` may be left out if the module has one. ``arch`` is what CUDA C++ is
+    compiled for (``sm_90a`` by default) and, for PTX, what it must run on. ``shared_bytes`` is the
+    dynamic shared memory of a CTA. ``checks`` switches on what is not always checked:
+    uninitialised reads, data races, proxy fences, asynchronous operations not waited for (see
+    docs/emulator.md). ``budget`` limits the warp instructions issued. ``cooperative`` keeps the
+    whole grid resident, ``nonportable_cluster`` allows clusters of 9 to 16 CTAs. ``options`` and
+    ``include_dirs`` are NVRTC's.
 
-    Raises ``EmulatorError``: ``LaunchError`` for bad input, ``KernelFault`` for what a kernel did.
+    Raises ``EmulatorError``: ``LaunchError`` for bad input (one line that names the argument),
+    ``CompileError`` from NVRTC, ``KernelFault`` for what a kernel did.
     """
-    if arch is not None:
-        _split_arch(arch)
     chosen = Options(
         cluster=None if cluster is None else dim3("cluster", cluster),
         dynamic_shared=integer("shared_bytes", shared_bytes, 0),
@@ -88,14 +89,13 @@ def run(
     )
     size = dim3("grid", grid), dim3("block", block)
     given = items("args", args, object, "arguments, one for each parameter")
-    if memory is not None and not isinstance(memory, GlobalMemory):
-        raise refusal("memory", memory, "a GlobalMemory or None")
+    held = GlobalMemory() if memory is None else memory
+    instance("memory", held, GlobalMemory, "a GlobalMemory or None")
     ptx, text = ptx_of(ptx_or_cu, arch, options, include_dirs)
     program = load(ptx, kernel, arch)
     types = parameter_types(program.kernel.name, text, len(program.kernel.params))
-    launch = Launch(program, *size, given, memory or GlobalMemory(), chosen, types)
-    counters = launch.run()
-    return Result(counters, "".join(launch.output))
+    launch = Launch(program, *size, given, held, chosen, types)
+    return Result(launch.run(), "".join(launch.output))
 
 
 def load(ptx: str, kernel: str | None = None, arch: str | None = None) -> Program:
@@ -105,7 +105,7 @@ def load(ptx: str, kernel: str | None = None, arch: str | None = None) -> Progra
     if kernel is not None and not isinstance(kernel, str):
         raise refusal("kernel", kernel, "the name of a kernel or None")
     module = _module(ptx)
-    _check_target(module.target, arch)
+    check_target(module.target, arch)
     return _program(ptx, _kernel_name(module, kernel))
 
 
@@ -136,21 +136,3 @@ def _kernel_name(module: Module, kernel: str | None) -> str:
             f"kernel: {shown(kernel)} does not name one kernel; the module has {', '.join(entries)}"
         )
     return matches[0]
-
-
-def _check_target(target: str, arch: str | None) -> None:
-    """PTX for ``sm_90`` runs on later architectures, for ``sm_90a`` only there."""
-    if arch is None or not target:
-        return
-    wanted, has = _split_arch(arch), _split_arch(target)
-    exact = has[1] in ("a", "f")
-    if wanted != has if exact else wanted[0] < has[0]:
-        raise LaunchError(f"arch: the PTX is for {target} and does not run on {arch}")
-
-
-def _split_arch(arch: str) -> tuple[int, str]:
-    text = isinstance(arch, str)
-    match = re.fullmatch(r"(?:sm_|compute_)([0-9]{1,4})([af]?)", arch) if text else None
-    if match is None:
-        raise LaunchError(f"arch: {shown(arch)} is not an architecture such as 'sm_90a'")
-    return int(match[1]), match[2]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpukit.emulator.architecture import split_arch
 from gpukit.emulator.errors import LaunchError
 from gpukit.emulator.inputs import items, refusal, shown
 from gpukit.emulator.nvrtc import compile_ptx
@@ -20,6 +21,8 @@ def ptx_of(
     """The PTX, and the text that it was made from (or is)."""
     options = items("options", options, str, "text such as '-DN=4'")
     folders = _folders(include_dirs)
+    if arch is not None:
+        split_arch(arch)
     text, path = _text(source)
     if re.search(r"^\s*\.version\s", text, re.MULTILINE):
         if options:

@@ -18,6 +18,7 @@ _DEPTH = {")": 1, ">": 1, "(": -1, "<": -1}  # read from the end
 _WORDS = {"char", "short", "int", "long", "signed", "unsigned", "float", "double", "bool", "void"}
 
 
+@lru_cache(maxsize=64)
 def parameter_types(kernel: str, source: str, count: int) -> tuple[str, ...]:
     """The types of the ``count`` parameters of a kernel, ``()`` if they are not known.
 
