@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -58,10 +59,48 @@ def test_graph_and_rotation() -> None:
     assert row.pct_peak is None or row.pct_peak < 100
 
 
-def test_matmul_beside_cublas() -> None:
-    row, = sweep(load_family("matmul"), {"shape": ((256, 200, 77),)}, peers=("cublas",))
+def needs(peer: str) -> Any:
+    """A peer, skipped where its package is not installed."""
+    package = {"torch": "torch", "triton": "triton", "deepgemm": "deep_gemm"}.get(peer)
+    absent = package is not None and importlib.util.find_spec(package) is None
+    return pytest.param(peer, marks=pytest.mark.skipif(absent, reason=f"no {package}"))
+
+
+PEERS = [needs(peer) for peer in ("cublas", "cublaslt", "torch", "triton", "deepgemm")]
+COLD = [("flush", "events"), ("rotate", "graph")]
+
+
+@pytest.mark.parametrize(("l2", "method"), COLD)
+@pytest.mark.parametrize("peer", PEERS)
+def test_every_peer_of_matmul_is_right_and_timed(peer: str, l2: str, method: str) -> None:
+    row, = sweep(load_family("matmul"), {"kernel": ("1",), "shape": ((256, 512, 384),)}, (l2,),
+                 (method,), (peer,))
     assert row.status == "ok", row.message
-    assert row.peers["cublas"]["time_us"] > 0
+    assert "reason" not in row.peers[peer], row.peers[peer]
+    assert 0 < row.peers[peer]["time_us"] < 1000
+
+
+@pytest.mark.parametrize("layout", ["nt", "nn", "tn", "tt"])
+@pytest.mark.parametrize(("dtype", "out"), [("bf16", "same"), ("f16", "f32"), ("f32", "same")])
+def test_cublas_and_cublaslt_do_every_layout(layout: str, dtype: str, out: str) -> None:
+    names = ("cublas", "cublaslt")
+    selection = {"kernel": ("1",), "shape": ((100, 72, 40),), "layout": (layout,),
+                 "dtype": (dtype,), "out_dtype": (out,)}
+    row, = sweep(load_family("matmul"), selection, peers=names)
+    assert row.status == "ok", row.message
+    assert {name: row.peers[name].get("reason") for name in names} == dict.fromkeys(names)
+    assert row.peers["cublaslt"]["candidates"] > row.peers["cublaslt"]["winner"] >= 0
+
+
+def test_sustained_rows_are_timed_under_load() -> None:
+    store = MemoryStore()
+    timing = TimingOptions(budget_s=0.1, sustain_s=0.5)
+    cases = select_cases(load_family("matmul"), {"kernel": ("1",), "shape": ((512, 512, 512),)},
+                         loads=("burst", "sustained"))
+    run_sweep(load_family("matmul"), cases, SweepOptions(CaseOptions(timing, ("cublas",))), store,
+              Quiet())
+    assert [(row.load, row.status) for row in store.rows] == [("burst", "ok"), ("sustained", "ok")]
+    assert all(row.clocks["power_w"]["median"] > 0 for row in store.rows)
 
 
 def test_impossible_sizes_are_unsupported_rows() -> None:
