@@ -25,30 +25,47 @@ template <int BLOCKS, int REGS> __device__ __forceinline__ void zero(f32 (&d)[BL
 }
 
 // Scales of 1 x 128 (A) by 128 x 128 (B) blocks, DeepSeek-V3's: one factor per row, column block and
-// K block. A thread needs those of two rows in each 64-row block; a tile stays inside one column block.
-template <bool BLOCKWISE> struct BlockScales {
-    const f32 *a, *b;
-    i32 a_k, b_k;  // from one K block to the next
-    i32 row_step[4];
-    f32 factor[4];
+// K block. A thread needs those of two rows in each of BLOCKS 64-row blocks and of the one or two
+// column blocks that a tile touches. They are fetched a K block ahead: a load's latency before the
+// MMAs of every block cost a quarter of the speed.
+template <bool BLOCKWISE, int BLOCKS> struct BlockScales {
+    static constexpr int ROWS = 2 * BLOCKS;
+    const f32 *a[ROWS], *b[2];
+    i32 a_k, b_k, border;  // columns before the second column block
+    f32 next_row[ROWS], next_column[2], factor[ROWS][2];
 
-    __device__ __forceinline__ void begin(Origin block, i32 a_m, i32 b_n, i32 M) {
-        const i32 m = block.mine().m;
-        a += i64(min(m, M - 1)) * a_m;
-        b += i64(block.n / 128) * b_n;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            row_step[i] = (min(m + i / 2 * 64 + i % 2 * 8, M - 1) - min(m, M - 1)) * a_m;
-    }
-    __device__ __forceinline__ void load(i32 k, int blocks) {
+    __device__ __forceinline__ BlockScales(const f32* a, const f32* b, i32 a_m, i32 b_n, i32 a_k,
+                                           i32 b_k, Origin block, i32 M, i32 N)
+        : a_k(a_k), b_k(b_k), border(128 - block.n % 128) {
         if constexpr (BLOCKWISE) {
-            const f32 column = b[i64(k) * b_k];
+            const i32 m = block.mine().m;
 #pragma unroll
-            for (int i = 0; i < 2 * blocks; i++) factor[i] = column * a[i64(k) * a_k + row_step[i]];
+            for (int i = 0; i < ROWS; i++)
+                this->a[i] = a + i64(min(m + i / 2 * 64 + i % 2 * 8, M - 1)) * a_m;
+#pragma unroll
+            for (int c = 0; c < 2; c++) this->b[c] = b + i64(min(block.n / 128 + c, (N - 1) / 128)) * b_n;
+            fetch(0);
         }
     }
-    __device__ __forceinline__ f32 at(int block, int half) const {
-        return BLOCKWISE ? factor[2 * block + half] : 1.0f;
+    __device__ __forceinline__ void fetch(i32 k) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) next_row[i] = a[i][i64(k) * a_k];
+#pragma unroll
+        for (int c = 0; c < 2; c++) next_column[c] = b[c][i64(k) * b_k];
+    }
+    // The factors of K block k, which are here; those of the one after it set out.
+    __device__ __forceinline__ void advance(i32 k, i32 k_blocks) {
+        if constexpr (BLOCKWISE) {
+#pragma unroll
+            for (int i = 0; i < ROWS; i++)
+#pragma unroll
+                for (int c = 0; c < 2; c++) factor[i][c] = next_row[i] * next_column[c];
+            fetch(min(k + 1, k_blocks - 1));
+        }
+    }
+    __device__ __forceinline__ f32 at(int block, int half, int column) const {
+        if constexpr (!BLOCKWISE) return 1.0f;
+        return column < border ? factor[2 * block + half][0] : factor[2 * block + half][1];
     }
 };
 

@@ -65,6 +65,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     constexpr int ROWS = SHARE == Share::rows ? BM / CONSUMERS : BM;  // a warpgroup's part of C
     constexpr int COLS = SHARE == Share::columns ? BN / CONSUMERS : BN;
     constexpr int BLOCKS = ROWS / 64;
+    static_assert(SUMS != Sums::blocks || COLS <= 128 + (COLS & -COLS), "two column blocks a tile");
     constexpr bool HEAVY = BLOCKS * COLS / 2 > 192;  // accumulators that need the last registers
     using Stage = ring::Stage<BM, BN, BMAJ>;
     using Place = ring::Place<CM, CN>;
@@ -140,10 +141,9 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
             const i32 n = (tile.n * CN + place.n) * BN + my_column;
             f32 d[BLOCKS][COLS / 2];
 
-            finish::BlockScales<SUMS == Sums::blocks> scales{scale_m, scale_n, scale_m_k, scale_n_k};
+            finish::BlockScales<SUMS == Sums::blocks, BLOCKS> scales(
+                scale_m, scale_n, scale_m_step, scale_n_step, scale_m_k, scale_n_k, {m, n, tile.z}, M, N);
             if constexpr (SUMS != Sums::plain) finish::zero(d);
-            if constexpr (SUMS == Sums::blocks)
-                scales.begin({m, n, tile.z}, scale_m_step, scale_n_step, M);
 
             if (PINGPONG && t != first) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
             const auto multiply = [&](f32 (&sum)[COLS / 2], const u8* stage, u64 b, int i, int kk,
@@ -169,7 +169,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
                     if (k > 0) release(before);
                 } else {
                     // The other warpgroup keeps the tensor cores busy while this one adds.
-                    scales.load(k, BLOCKS);
+                    scales.advance(k, k_blocks);
 #pragma unroll
                     for (int i = 0; i < BLOCKS; i++) {
                         f32 sum[COLS / 2];
@@ -181,7 +181,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
                         if (i == BLOCKS - 1) release(at.stage);
 #pragma unroll
                         for (int j = 0; j < COLS / 2; j++)
-                            d[i][j] = fmaf(scales.at(i, j / 2 % 2), sum[j], d[i][j]);
+                            d[i][j] = fmaf(scales.at(i, j / 2 % 2, j / 4 * 8), sum[j], d[i][j]);
                     }
                 }
                 before = at.stage;
