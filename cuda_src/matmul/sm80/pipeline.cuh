@@ -35,7 +35,7 @@ __device__ __forceinline__ void multiply_ring(WARP& warp, COPY_A& a, COPY_B& b, 
 
 #pragma unroll
     for (int slot = 0; slot < STAGES - 1; ++slot) {
-        start(slot, 0, 1);
+        if (slot < steps) start(slot, 0, 1);
         started();
     }
     cp_async::wait<STAGES - 2>();
