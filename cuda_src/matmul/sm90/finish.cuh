@@ -1,5 +1,5 @@
-// From accumulators to C: the epilogue's arithmetic, stores straight from registers, and partial sums
-// that travel between the CTAs of a cluster.
+// What happens to accumulators before they leave: scales, the epilogue's arithmetic, partial sums that
+// travel between the CTAs of a cluster.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -28,30 +28,30 @@ template <int BLOCKS, int REGS> __device__ __forceinline__ void zero(f32 (&d)[BL
 // K block. A thread needs those of two rows in each of BLOCKS 64-row blocks and of the one or two
 // column blocks that a tile touches. They are fetched a K block ahead: a load's latency before the
 // MMAs of every block cost a quarter of the speed.
-template <bool BLOCKWISE, int BLOCKS> struct BlockScales {
-    static constexpr int ROWS = 2 * BLOCKS;
-    const f32 *a[ROWS], *b[2];
-    i32 a_k, b_k, border;  // columns before the second column block
+template <bool BLOCKWISE, int BLOCKS, int COLS> struct BlockScales {
+    static constexpr int ROWS = 2 * BLOCKS, COLUMNS = 128 % COLS == 0 ? 1 : 2;
+    const f32 *a, *b;
+    i32 a_k, b_k, border;  // border: columns before the second column block
+    i32 row[ROWS], column[2];
     f32 next_row[ROWS], next_column[2], factor[ROWS][2];
 
     __device__ __forceinline__ BlockScales(const f32* a, const f32* b, i32 a_m, i32 b_n, i32 a_k,
                                            i32 b_k, Origin block, i32 M, i32 N)
-        : a_k(a_k), b_k(b_k), border(128 - block.n % 128) {
+        : a(a), b(b), a_k(a_k), b_k(b_k), border(128 - block.n % 128) {
         if constexpr (BLOCKWISE) {
             const i32 m = block.mine().m;
 #pragma unroll
-            for (int i = 0; i < ROWS; i++)
-                this->a[i] = a + i64(min(m + i / 2 * 64 + i % 2 * 8, M - 1)) * a_m;
+            for (int i = 0; i < ROWS; i++) row[i] = min(m + i / 2 * 64 + i % 2 * 8, M - 1) * a_m;
 #pragma unroll
-            for (int c = 0; c < 2; c++) this->b[c] = b + i64(min(block.n / 128 + c, (N - 1) / 128)) * b_n;
+            for (int c = 0; c < 2; c++) column[c] = min(block.n / 128 + c, (N - 1) / 128) * b_n;
             fetch(0);
         }
     }
     __device__ __forceinline__ void fetch(i32 k) {
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) next_row[i] = a[i][i64(k) * a_k];
+        for (int i = 0; i < ROWS; i++) next_row[i] = a[row[i] + k * a_k];
 #pragma unroll
-        for (int c = 0; c < 2; c++) next_column[c] = b[c][i64(k) * b_k];
+        for (int c = 0; c < COLUMNS; c++) next_column[c] = b[column[c] + k * b_k];
     }
     // The factors of K block k, which are here; those of the one after it set out.
     __device__ __forceinline__ void advance(i32 k, i32 k_blocks) {
@@ -59,12 +59,13 @@ template <bool BLOCKWISE, int BLOCKS> struct BlockScales {
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
 #pragma unroll
-                for (int c = 0; c < 2; c++) factor[i][c] = next_row[i] * next_column[c];
+                for (int c = 0; c < COLUMNS; c++) factor[i][c] = next_row[i] * next_column[c];
             fetch(min(k + 1, k_blocks - 1));
         }
     }
     __device__ __forceinline__ f32 at(int block, int half, int column) const {
         if constexpr (!BLOCKWISE) return 1.0f;
+        if constexpr (COLUMNS == 1) return factor[2 * block + half][0];
         return column < border ? factor[2 * block + half][0] : factor[2 * block + half][1];
     }
 };
@@ -90,24 +91,6 @@ __device__ __forceinline__ void extras(f32 (&d)[REGS], int first, const Extras<O
             }
         }
         __syncwarp();  // keeps the loads of later columns, and their registers, from moving up here
-    }
-}
-
-template <class OUT> struct Matrix {
-    OUT* base;
-    i64 row, column, batch;  // strides in elements
-    i32 M, N;
-};
-
-// Straight from registers, with bounds: for C that TMA cannot address.
-template <class OUT, int REGS>
-__device__ __forceinline__ void store(const Matrix<OUT>& c, const f32 (&d)[REGS], Origin block) {
-    const Origin at = block.mine();
-    OUT* mine = c.base + at.z * c.batch + at.m * c.row + at.n * c.column;
-#pragma unroll
-    for (int i = 0; i < REGS; i++) {
-        const i32 dm = i / 2 % 2 * 8, dn = i / 4 * 8 + i % 2;
-        if (at.m + dm < c.M && at.n + dn < c.N) mine[dm * c.row + dn * c.column] = from_f32<OUT>(d[i]);
     }
 }
 

@@ -12,7 +12,7 @@
 //
 // A and B may run along K or along M / N (16-bit types). C leaves by TMA store, row-major or
 // column-major (for swapped operands), or, where TMA cannot address it (row pitch or base not a
-// multiple of 16 bytes), straight from registers.
+// multiple of 16 bytes), by plain stores of rows.
 //
 // K must give every CTA of a split at least one block of 128 bytes.
 //
@@ -54,8 +54,8 @@ template <class T, class OUT, int BM, int BN, int STAGES, int CM, int CN, int SP
           Major AM, Major BMAJ, Store STORE, Sums SUMS, Act ACT, bool EXTRAS>
 __global__ void __cluster_dims__(CM * CN * SPLIT, 1, 1) __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-     const __grid_constant__ TensorMap map_c, OUT* C, i64 c_row, i64 c_column, i64 c_batch, i32 M,
-     i32 N, i32 K, i32 batch, i32 group, f32 alpha, const OUT* bias, i64 bias_m, i64 bias_n,
+     const __grid_constant__ TensorMap map_c, OUT* C, i64 c_row, i64 c_batch, i32 M, i32 N,
+     i32 K, i32 batch, i32 group, f32 alpha, const OUT* bias, i64 bias_m, i64 bias_n,
      const OUT* residual, i64 residual_m, i64 residual_n, i64 residual_batch, const f32* scale_m,
      const f32* scale_n, i32 scale_m_step, i32 scale_n_step, i32 scale_m_k, i32 scale_n_k) {
     static_assert(SPLIT == 1 || (CM * CN == 1 && BM == 128 && SHARE == Share::rows),
@@ -141,7 +141,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
             const i32 n = (tile.n * CN + place.n) * BN + my_column;
             f32 d[BLOCKS][COLS / 2];
 
-            finish::BlockScales<SUMS == Sums::blocks, BLOCKS> scales(
+            finish::BlockScales<SUMS == Sums::blocks, BLOCKS, COLS> scales(
                 scale_m, scale_n, scale_m_step, scale_n_step, scale_m_k, scale_n_k, {m, n, tile.z}, M, N);
             if constexpr (SUMS != Sums::plain) finish::zero(d);
 
@@ -225,30 +225,34 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
             };
 #pragma unroll
             for (int i = 0; i < BLOCKS; i++) {
-                if constexpr (STORE == Store::direct) {
-                    finished(Count<COLS>{}, i, 0);
-                    finish::store(finish::Matrix<OUT>{C, c_row, c_column, c_batch, M, N}, d[i],
-                                  {m + i * 64, n, tile.z});
-                } else {
-                    constexpr int WIDTH = piece_columns<OUT, COLS, STORE>();
-                    static_assert(COLS % WIDTH == 0, "the tile is whole pieces");
+                constexpr int WIDTH = piece_columns<OUT, COLS, STORE>();
+                static_assert(COLS % WIDTH == 0, "the tile is whole pieces");
 #pragma unroll
-                    for (int c = 0; c < COLS; c += WIDTH, piece ^= 1) {
-                        u8* to = my_pieces + piece * PIECE_BYTES;
-                        finished(Count<WIDTH>{}, i, c);
-                        if (thread == 0) tma::wait_read<1>();
-                        warp::sync(BARRIER_PIECES + wg, warp::GROUP);
+                for (int c = 0; c < COLS; c += WIDTH, piece ^= 1) {
+                    u8* to = my_pieces + piece * PIECE_BYTES;
+                    finished(Count<WIDTH>{}, i, c);
+                    if constexpr (STORE == Store::direct) {
+                        __syncwarp();
+                        staging::write_rows<OUT, WIDTH>(to, d[i], c);
+                        __syncwarp();
+                        staging::copy_rows<OUT, WIDTH>(
+                            to, C + tile.z * c_batch + i64(m + i * 64) * c_row + n + c, c_row,
+                            M - m - i * 64, N - n - c);
+                        continue;
+                    }
+                    if (thread == 0) tma::wait_read<1>();
+                    warp::sync(BARRIER_PIECES + wg, warp::GROUP);
+                    if constexpr (STORE == Store::rows)
+                        staging::write_rows<OUT, WIDTH>(to, d[i], c);
+                    else if constexpr (STORE == Store::columns)
+                        staging::write_columns<OUT, WIDTH>(to, d[i], c);
+                    tma::fence_shared();
+                    warp::sync(BARRIER_PIECES + wg, warp::GROUP);
+                    if (thread == 0) {
                         if constexpr (STORE == Store::rows)
-                            staging::write_rows<OUT, WIDTH>(to, d[i], c);
-                        else staging::write_columns<OUT, WIDTH>(to, d[i], c);
-                        tma::fence_shared();
-                        warp::sync(BARRIER_PIECES + wg, warp::GROUP);
-                        if (thread == 0) {
-                            if constexpr (STORE == Store::rows)
-                                tma::store(map_c, to, n + c, m + i * 64, tile.z);
-                            else tma::store(map_c, to, m + i * 64, n + c, tile.z);
-                            tma::commit();
-                        }
+                            tma::store(map_c, to, n + c, m + i * 64, tile.z);
+                        else tma::store(map_c, to, m + i * 64, n + c, tile.z);
+                        tma::commit();
                     }
                 }
             }

@@ -78,4 +78,42 @@ __device__ __forceinline__ void write_columns(void* piece, const f32 (&d)[REGS],
     }
 }
 
+// Elements n and n + 1 of a row, as whole words of C: where the row is shifted by half a word, the
+// word is n - 1 and n, and the last lane of a row is left with one element more.
+__device__ __forceinline__ void put_pair(u16* row, int n, i32 cols, u32 before, u32 value,
+                                         bool last) {
+    const bool shifted = reinterpret_cast<u64>(row) & 2;
+    if (!shifted) {
+        if (n + 1 < cols) *reinterpret_cast<u32*>(row + n) = value;
+        else if (n < cols) row[n] = value;
+    } else {
+        if (n == 0 && cols > 0) row[0] = value;
+        if (n > 0 && n < cols) *reinterpret_cast<u32*>(row + n - 1) = __byte_perm(before, value, 0x5432);
+        if ((last || n + 2 >= cols) && n + 1 < cols) row[n + 1] = value >> 16;
+    }
+}
+
+// A warp's 16 rows of a row-major piece to C by plain stores, for a C whose rows TMA cannot address.
+// `c` is C at the piece's first element. A row of the piece is whole words; where a row of 16-bit
+// elements starts in the middle of a word of C, words are put together from two neighbouring lanes.
+template <class OUT, int COLS>
+__device__ __forceinline__ void copy_rows(const void* piece, OUT* c, i64 pitch, i32 rows, i32 cols) {
+    constexpr int WORDS = COLS * sizeof(OUT) / 4, AT_ONCE = 32 / WORDS;
+    const int word = threadIdx.x % WORDS, warp = threadIdx.x / 32 % 4;
+#pragma unroll 4
+    for (int i = 0; i < 16; i += AT_ONCE) {
+        const int row = warp * 16 + i + threadIdx.x % 32 / WORDS;
+        const u32 at = swizzled<COLS * sizeof(OUT)>(row, word / 4) + word % 4 * 4;
+        const u32 value = *reinterpret_cast<const u32*>(static_cast<const u8*>(piece) + at);
+        const u32 before = __shfl_up_sync(0xffffffff, value, 1);
+        if (row >= rows) continue;
+        OUT* to = c + row * pitch;
+        if constexpr (sizeof(OUT) == 4) {
+            if (word < cols) to[word] = __uint_as_float(value);
+        } else {
+            put_pair(reinterpret_cast<u16*>(to), 2 * word, cols, before, value, word == WORDS - 1);
+        }
+    }
+}
+
 }  // namespace staging
