@@ -93,7 +93,7 @@ class Assembler:
             end = self.code.start + len(self.code.function.body) + 1
             for instr in program.instrs[self.code.start : end]:
                 try:
-                    made = self._guard(instr, build(instr, self))
+                    made = self._guard(instr, self._build(instr))
                 except Unsupported as why:
                     missing.append(f"{instr.place}: {instr.text}: {why}")
                     made = Op("missing", handler=lambda lanes, mask: None)
@@ -108,6 +108,12 @@ class Assembler:
         program.masked = [op.masked for op in program.ops]
         program.handlers = [op.handler for op in program.ops]
         program.gang_handlers = [gang_handler(op) for op in program.ops]
+
+    def _build(self, instr: Instr) -> Op:
+        try:
+            return build(instr, self)
+        except (LookupError, ValueError, OverflowError) as why:  # no builder counts its operands
+            raise Unsupported("its operands or types do not fit it") from why
 
     def _guard(self, instr: Instr, made: Op) -> Op:
         if instr.pred is None:
@@ -220,6 +226,8 @@ class Assembler:
             if self.code.function.is_entry:
                 return self.constant(self.code.offsets[target] + sym.offset, type_)
             raise Unsupported(f"the address of {target.name} can only be taken by mov")
+        if type_.bits != 64:
+            raise Unsupported(f"the address of {target.name} has 64 bits, {type_} does not")
         return self.slot(Slot("symbol", (target, sym.offset), type_.dtype))
 
     def address(self, operand: Operand) -> tuple[int, int | None]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_GRID, MAX_BLOCK, MAX_THREADS = ((1 << 31) - 1, 65535, 65535), (1024, 1024, 64), 1024
 PORTABLE_CLUSTER, MAX_CLUSTER = 8, 16
 MAX_SHARED = 227 * 1024
-MAX_STACK = 512 * 1024  # local memory of a thread
+MAX_STACK = 512 * 1024  # local memory of a thread, the stack of recursive kernels included
 
 
 def check_configuration(launch: Launch, nonportable_cluster: bool) -> None:
@@ -30,6 +30,11 @@ def check_configuration(launch: Launch, nonportable_cluster: bool) -> None:
     if used > MAX_SHARED:
         raise LaunchError(
             f"shared_bytes: the CTA needs {used} bytes of shared memory, {MAX_SHARED} exist"
+        )
+    if launch.local_bytes > MAX_STACK:
+        raise LaunchError(
+            f"kernel: {launch.program.kernel.name} needs {launch.local_bytes} bytes of local "
+            f"memory a thread (stack_bytes included), {MAX_STACK} exist"
         )
     if launch.cooperative:
         _check_residency(launch)

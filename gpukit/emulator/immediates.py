@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpukit.emulator.instructions import Unsupported
 from gpukit.emulator.ptx.ir import Imm
 from gpukit.emulator.ptx.types import PtxType
 
@@ -16,6 +17,8 @@ def immediate(operand: Imm, type_: PtxType) -> Any:
     if type_.kind == "p":
         return bool(value)
     if operand.float_bits and not type_.is_float:
+        if operand.float_bits < type_.bits:
+            raise Unsupported(f"a {operand.float_bits}-bit float literal is no {type_}")
         return int(value).to_bytes(operand.float_bits // 8, "little")[: type_.bytes]
     if operand.float_bits:
         raw = int(value).to_bytes(operand.float_bits // 8, "little")

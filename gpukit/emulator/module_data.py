@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gpukit.emulator.errors import LaunchError
@@ -22,21 +24,31 @@ def _place_variables(module: Module, memory: GlobalMemory) -> dict[Var, Allocati
     placed: dict[Var, Allocation] = {}
     for var in module.variables.values():
         if var.space in ("global", "const"):
-            data = np.zeros(max(var.size, 1), np.uint8)
-            placed[var] = memory.add(data, var.name, writable=var.space == "global")
+            placed[var] = memory.add(_zeros(var), var.name, writable=var.space == "global")
     by_name = {var.name: held for var, held in placed.items()}
     for var, held in placed.items():
         _initialise(var, held, by_name, module)
     return placed
 
 
+def _zeros(var: Var) -> Any:
+    try:
+        return np.zeros(max(var.size, 1), np.uint8)
+    except MemoryError:
+        raise LaunchError(f"{var.name}: no memory for a variable of {var.size} bytes") from None
+
+
 def _initialise(
     var: Var, held: Allocation, by_name: dict[str, Allocation], module: Module
 ) -> None:
     size = var.type.bytes
+    if size * len(var.init) > var.size:
+        raise LaunchError(f"{var.name}: {len(var.init)} initial values for {var.size} bytes")
     for k, value in enumerate(var.init):
         if isinstance(value, Sym):
             value = _address(value, var, by_name, module)
+        if isinstance(value, float) and not var.type.is_float:
+            raise LaunchError(f"{var.name}: the initial value {value} is no .{var.type.name}")
         if isinstance(value, float) or (var.type.is_float and size >= 4 and abs(value) < 1):
             raw = np.asarray(value, var.type.dtype).tobytes()
         else:

@@ -13,6 +13,12 @@ def _div(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
+def _shift(count: int) -> int:
+    if not 0 <= count < 64:
+        raise ValueError(f"shift by {count} bits")
+    return count
+
+
 _BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (1, lambda a, b: int(bool(a or b))),
     "&&": (2, lambda a, b: int(bool(a and b))),
@@ -25,7 +31,7 @@ _BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "<=": (7, lambda a, b: int(a <= b)),
     ">": (7, lambda a, b: int(a > b)),
     ">=": (7, lambda a, b: int(a >= b)),
-    "<<": (8, operator.lshift),
+    "<<": (8, lambda a, b: a << _shift(b)),
     ">>": (8, operator.rshift),
     "+": (9, operator.add),
     "-": (9, operator.sub),

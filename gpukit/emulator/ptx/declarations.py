@@ -45,7 +45,10 @@ class DeclarationParser:
         self.tokens.expect("(")
         found: list[Var] = []
         while not self.tokens.accept(")"):
-            space = self.tokens.next().lstrip(".")
+            space = self.tokens.next().removeprefix(".")
+            if space not in ("param", "reg"):
+                self.tokens.at -= 1
+                raise self.tokens.error(f"expected .param or .reg, found {self.tokens.peek()!r}")
             type_, align, vector = self._type()
             found.append(self._variable(space, type_, align, vector, False))
             self.tokens.accept(",")

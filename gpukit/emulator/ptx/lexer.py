@@ -13,7 +13,7 @@ _TOKEN = re.compile(
       | ( "(?:[^"\\]|\\.)*"
         | 0[fF][0-9a-fA-F]{8} | 0[dD][0-9a-fA-F]{16}
         | 0[xX][0-9a-fA-F]+U? | 0[bB][01]+U?
-        | \d+\.\d*(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+ | \d+U?
+        | \d+\.\d*(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+ | (?:0[0-7]*|[1-9]\d*)U?(?!\d)
         | [%$A-Za-z_][\w$]*(?:(?:\.|::)[\w$]+)*
         | \.[A-Za-z_][\w$]*(?:::[\w$]+)*
         | << | >> | == | != | <= | >= | && | \|\|
@@ -49,7 +49,7 @@ class Tokens:
     @property
     def line(self) -> int:
         """Line number of the token under the cursor, from 1."""
-        return self._line_at(self.starts[self.at])
+        return self._line_at(self.starts[min(self.at, len(self.starts) - 1)])
 
     def peek(self) -> str:
         if self.at >= len(self.items):

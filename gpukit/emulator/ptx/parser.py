@@ -19,7 +19,11 @@ _LINKAGE = (".visible", ".extern", ".weak", ".common")
 
 def parse(text: str) -> Module:
     """Parse one PTX text. Raises ``PtxSyntaxError`` naming the line."""
-    return _Parser(text).module_()
+    parser = _Parser(text)
+    try:
+        return parser.module_()
+    except (ArithmeticError, ValueError, RecursionError) as why:  # of constant expressions, nesting
+        raise parser.tokens.error(f"cannot be read: {why}") from None
 
 
 class _Parser:
