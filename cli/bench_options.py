@@ -44,7 +44,7 @@ def _shown(value: Any) -> str:
 
 def common_options(family: Family) -> list[click.Option]:
     """Return the options that do not come from axes."""
-    return [*_measuring_options(family), *_result_options()]
+    return [*_measuring_options(family), *_load_options(), *_result_options()]
 
 
 def _measuring_options(family: Family) -> list[click.Option]:
@@ -79,6 +79,21 @@ def _measuring_options(family: Family) -> list[click.Option]:
             help="Time for the samples of one case and each of its peers.",
         ),
         click.Option(
+            ["--timeout"],
+            type=Seconds(),
+            help="Give a case up after this long; its row is incomplete.",
+        ),
+        click.Option(
+            ["--isolate/--no-isolate"],
+            default=True,
+            help="Run cases in a worker process (default), or in this one to debug.",
+        ),
+    ]
+
+
+def _load_options() -> list[click.Option]:
+    return [
+        click.Option(
             ["--load", "loads"],
             type=Parsed(Choices(LOADS), "LOAD[,...]"),
             multiple=True,
@@ -90,16 +105,6 @@ def _measuring_options(family: Family) -> list[click.Option]:
             type=Seconds(),
             help=f"Seconds of load before sustained rows [default: {SUSTAIN_S:g}]; without --load, "
             "both kinds of rows.",
-        ),
-        click.Option(
-            ["--timeout"],
-            type=Seconds(),
-            help="Give a case up after this long; its row is incomplete.",
-        ),
-        click.Option(
-            ["--isolate/--no-isolate"],
-            default=True,
-            help="Run cases in a worker process (default), or in this one to debug.",
         ),
     ]
 
