@@ -158,8 +158,8 @@ class CudaDevice:
         return int(array.data.ptr) % 256
 
     def pointer(self, array: Any) -> int:
-        """What a bound launch takes for an array: its address."""
-        return int(array.data.ptr)
+        """What a bound launch takes for an array: its address, 0 for None."""
+        return 0 if array is None else int(array.data.ptr)
 
     def tensor_map(self, array: Any, request: TensorMap, offset_bytes: int = 0) -> bytes:
         """The 128 bytes that the driver makes of a request; see `Device.tensor_map`."""
@@ -205,7 +205,7 @@ class CudaKernel:
             LaunchError: the driver's own words, with the launch configuration.
         """
         self.bind(grid, block)(*(
-            arg.data.ptr if param.kind == "pointer" else arg
+            arg if param.kind != "pointer" else 0 if arg is None else arg.data.ptr
             for arg, param in zip(args, self.spec.params, strict=True)))
 
     def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:

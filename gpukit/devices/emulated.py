@@ -120,7 +120,8 @@ class EmulatedDevice:
         return (self.address(array) - self.address(root_of(array))) % 256
 
     def pointer(self, array: Any) -> Any:
-        """What a bound launch takes for an array: the array, whose bounds the emulator checks."""
+        """What a bound launch takes for an array: the array, whose bounds the emulator checks, or
+        None for a null pointer."""
         return array
 
     def tensor_map(self, array: Any, request: TensorMap, offset_bytes: int = 0) -> EmulatedMap:
@@ -169,7 +170,8 @@ class EmulatedKernel:
         params = list(zip(self.spec.params, args, strict=True))
         try:
             memory, arrays = map_arrays([(param.name, arg) for param, arg in params
-                                         if param.kind not in _SCALARS])
+                                         if param.kind not in _SCALARS and arg is not None])
+            arrays |= {param.name: np.uint64(0) for param, arg in params if arg is None}
             values = [_SCALARS[param.kind](arg) if param.kind in _SCALARS else arrays[param.name]
                       for param, arg in params]
             result = emulator.run(self.ptx, grid, block, values, kernel=self.entry,

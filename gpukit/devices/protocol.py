@@ -42,8 +42,8 @@ class Kernel(Protocol):
     arch: str
 
     def launch(self, grid: Dim3, block: Dim3, args: Sequence[Any]) -> None:
-        """Enqueue on the current stream. `args` follow `spec.params`: arrays, ints, floats and
-        what `Device.tensor_map` returned."""
+        """Enqueue on the current stream. `args` follow `spec.params`: arrays (None for a null
+        pointer), ints, floats and what `Device.tensor_map` returned."""
 
     def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
         """`launch` with its configuration fixed; call it with `Device.pointer`s, numbers and
@@ -74,7 +74,7 @@ class Device(Protocol):
         """The address of an array's first element modulo 256, for alignment."""
 
     def pointer(self, array: Any) -> Any:
-        """What a bound launch takes for an array."""
+        """What a bound launch takes for an array, or for None: a null pointer."""
 
     def tensor_map(self, array: Any, request: TensorMap, offset_bytes: int = 0) -> Any:
         """What `launch` and a bound launch take for a parameter of kind "tensor_map".

@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import cache
 
 from gpukit.errors import UnknownKernelError
-from gpukit.kernels import elementwise, matmul, matmul_helpers, matmul_sm80, matmul_sm90, timing
+from gpukit.kernels import (
+    elementwise,
+    matmul,
+    matmul_helpers,
+    matmul_library,
+    matmul_sm80,
+    matmul_sm90,
+    timing,
+)
 from gpukit.kernels.spec import KernelSpec, Param, Tunable
 
 __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
@@ -14,7 +22,8 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 @cache
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
-    families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_helpers, timing)
+    families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_helpers,
+                timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

@@ -7,7 +7,7 @@ are f32 in a fixed order. The epilogue is act(alpha A B + bias[n]) + residual[m,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gpukit import kernels
@@ -38,6 +38,37 @@ class Problem(NamedTuple):
         return -(-self.k // (32 * self.vec))
 
 
+class Plan(NamedTuple):
+    """A decided launch, for any arrays that lie like those it was decided for.
+
+    Attributes:
+        terms: what the epilogue adds: 1 bias, 2 residual.
+        numbers: N, K and the elements from row to row of a, b, out and residual.
+    """
+
+    name: str
+    tunables: Mapping[str, Value]
+    ctas: int
+    terms: int
+    numbers: tuple[int, ...]
+
+    def bind(self, device: Device) -> Callable[..., None]:
+        """The launch: takes `Device.pointer`s of a, b, out, bias, residual (any, where there is
+        none), and alpha."""
+        kernel = device.compile(kernels.get(self.name), self.tunables)
+        enqueue = kernel.bind((self.ctas,), self.block)
+
+        def launch(a: Any, b: Any, out: Any, bias: Any, residual: Any, alpha: float) -> None:
+            enqueue(a, b, out, bias, residual, self.terms, *self.numbers, alpha)
+
+        return launch
+
+    @property
+    def block(self) -> tuple[int]:
+        """Threads per CTA."""
+        return (32 * int(self.tunables["warps"]),)
+
+
 def gemv_nk(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, residual: Any = None,
             alpha: float = 1.0, act: str = "none",
             tuning: Mapping[str, Value] | None = None) -> None:
@@ -51,15 +82,8 @@ def gemv_nk(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, resid
         act: one of `gpukit.kernels.matmul_helpers.ACTIVATIONS`.
         tuning: tunables of matmul.gemv_nk to use instead of the chosen ones.
     """
-    (m, k), n = a.shape, b.shape[0]
-    problem = Problem(m, n, k, a.dtype.itemsize, _common(device, k, a, b),
-                      device.properties.sm_count)
-    chosen = {**tune_nk(problem), **(tuning or {})}
-    if tuning and "stage" not in tuning:
-        chosen["stage"] = stage_nk(problem, chosen)
-    ctas = min(-(-n // int(chosen["rows"])), problem.sms * int(chosen["blocks"]))
-    chosen |= {**_types(a, out, act), "m": m, "vec": problem.vec}
-    _launch("matmul.gemv_nk", device, chosen, ctas, (a, b, out, bias, residual), (n, k), alpha)
+    plan = plan_nk(device, a, b, out, bias=bias, residual=residual, act=act, tuning=tuning)
+    _run(plan, device, a, b, out, bias, residual, alpha)
 
 
 def gemv_kn(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, residual: Any = None,
@@ -74,6 +98,31 @@ def gemv_kn(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, resid
     Raises:
         UnsupportedError: K is too long for shared memory (at least 100000 elements of 16 bits).
     """
+    plan = plan_kn(device, a, b, out, bias=bias, residual=residual, act=act, tuning=tuning)
+    _run(plan, device, a, b, out, bias, residual, alpha)
+
+
+def plan_nk(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, residual: Any = None,
+            act: str = "none", tuning: Mapping[str, Value] | None = None) -> Plan:
+    """What `gemv_nk` would launch."""
+    (m, k), n = a.shape, b.shape[0]
+    problem = Problem(m, n, k, a.dtype.itemsize, _common(device, k, a, b),
+                      device.properties.sm_count)
+    chosen = {**tune_nk(problem), **(tuning or {})}
+    if tuning and "stage" not in tuning:
+        chosen["stage"] = stage_nk(problem, chosen)
+    ctas = min(-(-n // int(chosen["rows"])), problem.sms * int(chosen["blocks"]))
+    chosen |= {**_types(a, out, act), "m": m, "vec": problem.vec}
+    return _plan("matmul.gemv_nk", chosen, ctas, (a, b, out, bias, residual), (n, k))
+
+
+def plan_kn(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, residual: Any = None,
+            act: str = "none", tuning: Mapping[str, Value] | None = None) -> Plan:
+    """What `gemv_kn` would launch.
+
+    Raises:
+        UnsupportedError: as `gemv_kn`.
+    """
     (m, k), n = a.shape, b.shape[1]
     problem = Problem(m, n, k, a.dtype.itemsize, _common(device, n, b),
                       device.properties.sm_count)
@@ -82,18 +131,23 @@ def gemv_kn(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, resid
         chosen["stage"] = stage_kn(problem, chosen)
     ctas = ctas_kn(problem, chosen)
     chosen |= {**_types(a, out, act), "m": m, "vec": problem.vec, "xvec": _common(device, 0, a)}
-    _launch("matmul.gemv_kn", device, chosen, ctas, (a, b, out, bias, residual), (n, k), alpha)
+    return _plan("matmul.gemv_kn", chosen, ctas, (a, b, out, bias, residual), (n, k))
 
 
-def _launch(name: str, device: Device, tunables: Mapping[str, Value], ctas: int,
-            operands: tuple[Any, ...], sizes: tuple[int, int], alpha: float) -> None:
+def _plan(name: str, tunables: Mapping[str, Value], ctas: int, operands: tuple[Any, ...],
+          sizes: tuple[int, int]) -> Plan:
     a, b, out, bias, residual = operands
     terms = (bias is not None) + 2 * (residual is not None)
+    rows = [array.strides[0] // array.dtype.itemsize
+            for array in (a, b, out, out if residual is None else residual)]
+    return Plan(name, tunables, ctas, terms, (*sizes, *rows))
+
+
+def _run(plan: Plan, device: Device, a: Any, b: Any, out: Any, bias: Any, residual: Any,
+         alpha: float) -> None:
     bias, residual = (out if term is None else term for term in (bias, residual))  # never null
-    kernel = device.compile(kernels.get(name), tunables)
-    rows = [array.strides[0] // array.dtype.itemsize for array in (a, b, out, residual)]
-    kernel.launch((ctas,), (32 * int(tunables["warps"]),),
-                  (a, b, out, bias, residual, terms, *sizes, *rows, alpha))
+    device.compile(kernels.get(plan.name), plan.tunables).launch(
+        (plan.ctas,), plan.block, (a, b, out, bias, residual, plan.terms, *plan.numbers, alpha))
 
 
 def _types(a: Any, out: Any, act: str) -> dict[str, Value]:

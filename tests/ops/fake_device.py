@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gpukit.devices import tensor_map
 from gpukit.devices.protocol import Properties
+from gpukit.devices.tensor_map import TensorMap
 from gpukit.errors import ArgumentError
 from gpukit.kernels.spec import KernelSpec, Tunables
 
@@ -30,6 +32,9 @@ class FakeKernel:
         assert len(args) == len(self.spec.params)
         self.device.launches.append(SimpleNamespace(
             name=self.spec.name, tunables=self.tunables, grid=grid, block=block, args=args))
+
+    def bind(self, grid: tuple[int, ...], block: tuple[int, ...]) -> Any:
+        return lambda *args: self.launch(grid, block, args)
 
 
 class FakeDevice:
@@ -56,6 +61,13 @@ class FakeDevice:
 
     def phase(self, array: FakeArray) -> int:
         return array.ctypes.data % 256
+
+    def pointer(self, array: FakeArray) -> FakeArray:
+        return array
+
+    def tensor_map(self, array: FakeArray, request: TensorMap, offset_bytes: int = 0) -> TensorMap:
+        tensor_map.check(request)
+        return request
 
     def array(self, shape: tuple[int, ...] | int, dtype: Any = "float32", *,
               offset: int = 0) -> FakeArray:

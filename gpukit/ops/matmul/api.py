@@ -1,0 +1,85 @@
+"""`gpukit.matmul`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpukit.errors import ArgumentError
+from gpukit.ops.matmul import arguments, ladder, run, warm
+from gpukit.ops.matmul.configs import Config
+
+
+def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str | None = None,
+           residual: Any = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+           out_dtype: Any = None, tf32: bool = False, dtype_a: str | None = None,
+           dtype_b: str | None = None, kernel: int | str | None = None,
+           config: Config | str | None = None) -> Any:
+    """C = activation(alpha scale_a scale_b A B + bias) + residual, sums in float32.
+
+    CuPy arrays and CUDA tensors run on their GPU, NumPy arrays on the emulated one. Never
+    synchronises; work is ordered on CuPy's current stream of that GPU. Sums are made in an order
+    that depends on shapes, types and layouts alone: the same call gives the same bits.
+
+    Fastest: rows of a, b and out that start at multiples of 16 bytes, in any of the four layouts
+    (transposed views are not copied); 8-bit and tf32 operands should run along K (b as w.T of a
+    [N, K] w). Everything else is accepted: what TMA cannot address is first copied to a workspace.
+    float32 without tf32 is exact and slow.
+
+    Args:
+        a: [..., M, K], float32, float16, bfloat16 or an 8-bit float; any strides.
+        b: [..., K, N], the same dtype; leading dimensions are equal, or absent from a or b.
+        out: [..., M, N] to write: elements of a row next to each other, rows in order. It must not
+            overlap a, b or bias; it may be residual itself.
+        bias: [N] of out's dtype.
+        activation: None, "relu", "gelu", "gelu_tanh" or "silu".
+        residual: [..., M, N] of out's dtype, elements of a row next to each other.
+        alpha: a number.
+        scale_a: a number, one float32 on the device, or a float32 for each row: a.shape[:-1].
+        scale_b: a number, one float32 on the device, or a float32 for each column: [..., N].
+        out_dtype: float32, float16 or bfloat16, where out is not given; by default a's dtype, and
+            bfloat16 for 8-bit operands.
+        tf32: multiply float32 operands as tf32 where the GPU can: 10 bits of mantissa.
+        dtype_a, dtype_b: "e4m3" or "e5m2" for uint8 arrays, which hold such floats on CUDA (CuPy
+            has no dtype for them). NumPy arrays of ml_dtypes and torch's float8 tensors say so
+            themselves.
+        kernel: a rung of the ladder of kernels that teach, by number (the one for this GPU) or by
+            a name of `gpukit list`. Rungs take two dimensions, no epilogue, and ask more of types
+            and layout. By default the library chooses among its own kernels.
+        config: how to run the library's kernel: "gemm:bm=128,bn=256", "narrow:rows=32", see
+            `gpukit.ops.matmul.configs`.
+
+    Returns:
+        [..., M, N]; the epilogue of zeros where K = 0.
+
+    Raises:
+        ArgumentError: names the argument, what was given and what is accepted.
+        UnknownKernelError: no such rung.
+        UnsupportedError: the GPU has no such kernel.
+    """
+    given = (a, b, out, bias, activation, residual, alpha, scale_a, scale_b, out_dtype, tf32,
+             dtype_a, dtype_b)
+    if kernel is None and config is None:
+        done = warm.call(*given)
+        if done is not None:
+            return done
+    if kernel is not None:
+        ladder.rungs(kernel)
+    call = arguments.check(*given)
+    if kernel is not None:
+        _check_rung(call, kernel, config)
+        ladder.run(call, kernel)
+        return call.out
+    launch = run.run(call, config)
+    if launch is not None and config is None and not call.device.emulated:
+        warm.keep(given, call, launch)
+    return call.out
+
+
+def _check_rung(call: arguments.Call, kernel: int | str, config: Config | str | None) -> None:
+    """Rungs have no epilogue, and are no configuration."""
+    if config is not None:
+        raise ArgumentError(f"matmul: config is given with kernel={kernel!r}; accepted: one of "
+                            "them")
+    if not call.plain:
+        raise ArgumentError(f"matmul: kernel={kernel!r} has no epilogue; accepted with it: no bias,"
+                            " activation, residual, alpha, scale_a and scale_b")

@@ -1,0 +1,268 @@
+"""What `gpukit.matmul` was given, checked: every argument before anything is launched."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpukit import devices, dtypes
+from gpukit.devices.protocol import Device
+from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.ops import arrays
+
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+
+_MATMUL = "matmul"
+_F32_MAX = float(np.finfo(np.float32).max)
+_FP8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+_MAX_SIZE = 2**31 - 1024  # coordinates are 32-bit, also those of a tile that starts past the edge
+
+
+@dataclass(frozen=True)
+class Call:
+    """A checked call: arrays of one device, scalars folded into alpha.
+
+    Attributes:
+        a, b, out, residual: [..., M, K], [..., K, N], [..., M, N]; a and b may lack the leading
+            dimensions of out. 8-bit floats are uint8 arrays.
+        dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3" or "e5m2".
+        scale_a, scale_b: float32 arrays of one element, or of a.shape[:-1] and [..., N].
+        act: "none" or an activation.
+    """
+
+    device: Device
+    dtype: str
+    a: Any
+    b: Any
+    out: Any
+    bias: Any
+    residual: Any
+    scale_a: Any
+    scale_b: Any
+    alpha: float
+    act: str
+
+    @property
+    def extras(self) -> bool:
+        """Whether the epilogue reads memory."""
+        return any(x is not None for x in (self.bias, self.residual, self.scale_a, self.scale_b))
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is no epilogue at all."""
+        return not self.extras and self.alpha == 1.0 and self.act == "none"
+
+
+def check(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, alpha: Any,
+          scale_a: Any, scale_b: Any, out_dtype: Any, tf32: Any, dtype_a: Any,
+          dtype_b: Any) -> Call:
+    """See `gpukit.matmul`.
+
+    Raises:
+        ArgumentError: names the argument, what was given, what is accepted.
+    """
+    a, held_a = _bytes("a", a, dtype_a)
+    b, held_b = _bytes("b", b, dtype_b if dtype_b is not None else held_a)
+    device, a = _operand("a", a, held_a, None)
+    _, b = _operand("b", b, held_b, device)
+    dtype = _dtype(a, b, held_a, held_b, tf32)
+    lead = _leading(a, b)
+    shape = (*lead, a.shape[-2], b.shape[-1])
+    out = _output(out, out_dtype, shape, dtype, a, b, device)
+    factor_a, scale_a = _scale("scale_a", scale_a, a.shape[:-1], 1, device, out)
+    factor_b, scale_b = _scale("scale_b", scale_b, (*b.shape[:-2], b.shape[-1]), 0, device, out)
+    return Call(
+        device, dtype, a, b, out, _bias(bias, out, device), _residual(residual, out, device),
+        scale_a, scale_b, _alpha(alpha, factor_a, factor_b), _activation(activation))
+
+
+def _bytes(name: str, array: Any, given: Any) -> tuple[Any, str | None]:
+    """An 8-bit float array as bytes, and which format they hold; others as they are."""
+    dtype = str(getattr(array, "dtype", ""))
+    own = _FP8.get(dtype.removeprefix("torch."))
+    if own:
+        kind = sys.modules["torch"].uint8 if dtype.startswith("torch.") else np.uint8
+        return array.view(kind), own
+    if dtype.removeprefix("torch.") != "uint8":
+        return array, None
+    if given not in _FP8.values():
+        raise ArgumentError(f"matmul: {name} has dtype uint8 and dtype_{name} is {given!r}; "
+                            "accepted: 'e4m3' or 'e5m2', what the bytes hold")
+    return array, str(given)
+
+
+def _operand(name: str, array: Any, held: str | None,
+             expected: Device | None) -> tuple[Device, Any]:
+    device, array = devices.adopt(name, array, _MATMUL)
+    if expected is not None:
+        arrays.check_device(_MATMUL, name, device, expected)
+    if array.ndim < 2:
+        raise ArgumentError(f"matmul: {name} has shape {array.shape}; accepted: two dimensions or "
+                            "more")
+    if held is None:
+        arrays.check_float(_MATMUL, name, array)
+    _check_elements(name, array, device)
+    if max(array.shape[-2:]) > _MAX_SIZE:
+        raise ArgumentError(f"matmul: {name} has shape {array.shape}; accepted: at most "
+                            f"{_MAX_SIZE} rows and columns")
+    return device, array
+
+
+def _check_elements(name: str, array: Any, device: Device) -> None:
+    """Address and strides are whole elements."""
+    arrays.check_aligned(_MATMUL, name, array, device)
+    if any(stride % array.dtype.itemsize for stride in array.strides):
+        raise ArgumentError(f"matmul: {name} has strides {array.strides} bytes; accepted: "
+                            f"multiples of its element size, {array.dtype.itemsize}")
+
+
+def _dtype(a: Any, b: Any, held_a: str | None, held_b: str | None, tf32: Any) -> str:
+    if held_a != held_b or a.dtype != b.dtype:
+        raise ArgumentError(f"matmul: b has dtype {held_b or b.dtype}, a has {held_a or a.dtype}; "
+                            "they must be equal")
+    if held_a is not None:
+        return held_a
+    name = arrays.check_float(_MATMUL, "a", a).name
+    return "tf32" if tf32 and name == "f32" else name
+
+
+def _leading(a: Any, b: Any) -> tuple[int, ...]:
+    """The leading dimensions of the product."""
+    if a.shape[-1] != b.shape[-2]:
+        raise ArgumentError(f"matmul: a is {a.shape} and b is {b.shape}; a's last dimension "
+                            "must equal b's last but one")
+    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+    if lead_a and lead_b and lead_a != lead_b:
+        raise ArgumentError(f"matmul: a is {a.shape} and b is {b.shape}; accepted: equal leading "
+                            "dimensions, or none in one of them")
+    return tuple(lead_a or lead_b)
+
+
+def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], dtype: str, a: Any, b: Any,
+            device: Device) -> Any:
+    if out is None:
+        default = "bf16" if dtype in _FP8.values() else a.dtype
+        chosen = dtypes.of(out_dtype if out_dtype is not None else default)
+        if chosen is None or chosen.name in _FP8.values():
+            raise ArgumentError(f"matmul: out_dtype is {out_dtype}; "
+                                "accepted: float32, float16, bfloat16")
+        return device.empty(shape, chosen.numpy)
+    where, out = devices.adopt("out", out, _MATMUL)
+    arrays.check_device(_MATMUL, "out", where, device)
+    arrays.check_float(_MATMUL, "out", out)
+    if out_dtype is not None and dtypes.of(out_dtype) is not dtypes.of(out.dtype):
+        raise ArgumentError(f"matmul: out has dtype {out.dtype} but out_dtype is {out_dtype}")
+    if out.shape != shape:
+        raise ArgumentError(f"matmul: out has shape {out.shape}, the product has {shape}")
+    _check_elements("out", out, device)
+    _check_rows("out", out)
+    _check_apart_from_itself(out)
+    arrays.check_writable(_MATMUL, "out", out)
+    for name, array in (("a", a), ("b", b)):
+        arrays.check_no_overlap(_MATMUL, name, out, array, device, same_ok=False)
+    return out
+
+
+def _check_rows(name: str, array: Any) -> None:
+    """Elements of a row are next to each other."""
+    if array.size and array.shape[-1] > 1 and array.strides[-1] != array.dtype.itemsize:
+        raise ArgumentError(f"matmul: {name} is not C-contiguous (row-major): strides "
+                            f"{array.strides} bytes; accepted: elements of a row next to each "
+                            "other, with or without gaps between rows")
+
+
+def _check_apart_from_itself(out: Any) -> None:
+    """No two elements share memory, as broadcast or overlapping views do."""
+    reach = out.dtype.itemsize
+    for stride, size in sorted(zip(out.strides, out.shape, strict=True)):
+        if size > 1 and stride < reach:
+            raise ArgumentError(f"matmul: out has shape {out.shape} and strides {out.strides} "
+                                "bytes; accepted: positive strides, no two elements in one place")
+        reach += max(0, size - 1) * stride
+
+
+def _bias(bias: Any, out: Any, device: Device) -> Any:
+    if bias is None:
+        return None
+    bias = _like_out("bias", bias, out, out.shape[-1:], device)
+    arrays.check_no_overlap(_MATMUL, "bias", out, bias, device, same_ok=False)
+    return bias
+
+
+def _residual(residual: Any, out: Any, device: Device) -> Any:
+    if residual is None:
+        return None
+    residual = _like_out("residual", residual, out, out.shape, device)
+    same = device.address(residual) == device.address(out) and residual.strides == out.strides
+    if not same:
+        arrays.check_no_overlap(_MATMUL, "residual", out, residual, device, same_ok=False)
+    return residual
+
+
+def _like_out(name: str, array: Any, out: Any, shape: tuple[int, ...], device: Device) -> Any:
+    where, array = devices.adopt(name, array, _MATMUL)
+    arrays.check_device(_MATMUL, name, where, device)
+    if array.dtype != out.dtype:
+        raise ArgumentError(f"matmul: {name} has dtype {array.dtype}; accepted: out's, {out.dtype}")
+    if array.shape != shape:
+        raise ArgumentError(f"matmul: {name} has shape {array.shape}; accepted: {shape}")
+    _check_elements(name, array, device)
+    _check_rows(name, array)
+    return array
+
+
+def _scale(name: str, value: Any, shape: tuple[int, ...], axis: int, device: Device,
+           out: Any) -> tuple[float, Any]:
+    """A factor for alpha and an array: one of them says it all.
+
+    Args:
+        shape: of one factor per row of a or column of b.
+        axis: where from the end another dimension of one may stand: [M, 1] or [1, N].
+    """
+    if value is None:
+        return 1.0, None
+    if isinstance(value, np.generic) or not hasattr(value, "shape"):
+        return arrays.check_scalar(_MATMUL, name, value), None
+    where, value = devices.adopt(name, value, _MATMUL)
+    arrays.check_device(_MATMUL, name, where, device)
+    if value.dtype != np.float32:
+        raise ArgumentError(f"matmul: {name} has dtype {value.dtype}; accepted: float32")
+    _check_elements(name, value, device)
+    arrays.check_no_overlap(_MATMUL, name, out, value, device, same_ok=False)
+    if value.size == 1:
+        return 1.0, value
+    at = len(shape) - 1 + axis
+    if value.shape == (*shape[:at], 1, *shape[at:]):
+        value = value.reshape(shape)
+    if value.shape != shape or not value.flags.c_contiguous:
+        raise _refused_scale(name, value, shape)
+    return 1.0, value
+
+
+def _refused_scale(name: str, value: Any, shape: tuple[int, ...]) -> Exception:
+    text = (f"matmul: {name} has shape {value.shape} and strides {value.strides} bytes; accepted: "
+            f"a number, one element, or {shape} without gaps")
+    if value.ndim == len(shape) + 1:
+        return UnsupportedError(f"{text}; factors of blocks along K are not supported yet")
+    return ArgumentError(text)
+
+
+def _alpha(alpha: Any, *factors: float) -> float:
+    product = math.prod(factors, start=arrays.check_scalar(_MATMUL, "alpha", alpha))
+    if math.isfinite(product) and abs(product) > _F32_MAX:
+        raise ArgumentError(f"matmul: alpha times scale_a times scale_b is {product}; accepted: "
+                            "products that fit in float32")
+    return product
+
+
+def _activation(activation: Any) -> str:
+    if activation is None:
+        return "none"
+    if activation not in ACTIVATIONS:
+        raise ArgumentError(f"matmul: activation is {activation!r}; accepted: None, "
+                            f"{', '.join(ACTIVATIONS)}")
+    return str(activation)

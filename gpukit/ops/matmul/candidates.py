@@ -1,0 +1,75 @@
+"""The configurations worth considering for a kind of problem, whatever its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from gpukit.devices.protocol import Properties
+from gpukit.kernels import matmul_library as specs
+from gpukit.ops.matmul import limits
+from gpukit.ops.matmul.configs import Config, Gemm, Narrow
+from gpukit.ops.matmul.problem import Problem
+
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2))
+_MAX_STAGES = max(int(c) for t in specs.GEMM.tunables if t.name == "stages" for c in t.choices)
+_ANY_SIZE = 1 << 20
+_SWAPPED_BELOW = 128  # rows of C: with more, tiles of C itself fit as well
+_NARROW_BELOW = 257
+
+
+def candidates(problem: Problem, properties: Properties) -> tuple[Config, ...]:
+    """All that fit; some may still be refused for the sizes of a problem."""
+    kind = replace(problem, m=_ANY_SIZE, n=_ANY_SIZE, k=_ANY_SIZE, batch=1, act="none")
+    found: tuple[Config, ...] = _gemms(kind, properties, False)
+    if problem.m < _SWAPPED_BELOW:
+        found += _gemms(kind, properties, True)
+    if problem.m < _NARROW_BELOW:
+        found += _narrows(kind, properties, _padded(problem.m))
+    return found
+
+
+def _padded(m: int) -> int:
+    """Rows of C in a tile that takes them all, or half of them: what the tensor cores have."""
+    return next((bn for bn in (8, 16, 24, 32, 48, 64, 96) if bn >= m), 128)
+
+
+@lru_cache(maxsize=256)
+def _gemms(kind: Problem, properties: Properties, swap: bool) -> tuple[Gemm, ...]:
+    tiles = (*_tiles(), *_short_tiles()) if swap else _tiles()
+    whole = [replace(tile, swap=swap, cm=cm, cn=cn) for tile in tiles for cm, cn in _CLUSTERS]
+    split = [Gemm(128, bn, split=2, swap=swap) for bn in range(32, 257, 16)]
+    deep = (_deepest(config, kind, properties) for config in (*whole, *split))
+    return tuple(c for c in deep if not limits.refusal(c, kind, properties))
+
+
+def _tiles() -> Iterator[Gemm]:
+    for bm, bns in ((128, range(16, 257, 16)), (256, range(96, 209, 16))):
+        yield from (Gemm(bm, bn) for bn in bns)
+    for bm, bns in ((64, range(128, 513, 32)), (128, range(192, 417, 32)),
+                    (192, range(128, 257, 32))):
+        yield from (Gemm(bm, bn, share="columns") for bn in bns)
+    for bm, bns in ((64, range(16, 257, 16)), (128, range(16, 209, 16))):
+        yield from (Gemm(bm, bn, share="pingpong") for bn in bns)
+
+
+def _short_tiles() -> Iterator[Gemm]:
+    """For few rows of C, which are the columns of swapped tiles."""
+    for bn in (8, 24, 40, 56):
+        yield from (Gemm(128, bn), Gemm(64, bn, share="pingpong"), Gemm(128, bn, share="pingpong"))
+
+
+def _deepest(config: Gemm, kind: Problem, properties: Properties) -> Gemm:
+    """As many stages as shared memory holds."""
+    free = properties.shared_per_cta - 4 * specs.PIECE
+    stage = specs.stage_bytes(limits.tunables(config, kind)) + 16
+    return replace(config, stages=max(2, min(_MAX_STAGES, free // stage)))
+
+
+@lru_cache(maxsize=256)
+def _narrows(kind: Problem, properties: Properties, bn: int) -> tuple[Narrow, ...]:
+    found = (Narrow(rows, bn, stages, split)
+             for rows in (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+             for stages in (4, 6, 8, 12, 16) for split in (1, 2, 4))
+    return tuple(c for c in found if not limits.refusal(c, kind, properties))

@@ -1,0 +1,149 @@
+"""How a kernel is run: the configurations to choose among, as objects and as text.
+
+    gemm:bm=128,bn=256,cm=2     matmul.sm90.gemm
+    narrow:rows=32,bn=16        matmul.sm90.narrow
+    vector                      matmul.gemv_nk or gemv_kn, tuned by `gpukit.ops.gemv`
+    ladder:rung=sm80.a3         a kernel of the ladder, and an epilogue of its own
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from gpukit.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """`matmul.sm90.gemm`: tile, ring, cluster, and how two warpgroups share the work.
+
+    Attributes:
+        bm, bn: rows and columns of C per CTA; of C^T if swap.
+        stages: tiles of A and B in flight.
+        cm, cn: CTAs of a cluster along either; they share what they load.
+        split: CTAs of a cluster that divide K.
+        share: "rows" or "columns" of a tile, or whole tiles: "pingpong".
+        swap: compute C^T = B^T A^T, which gives the tensor cores' fixed 64 rows to N.
+        group: rows of cluster tiles that are walked together.
+    """
+
+    kind: ClassVar[str] = "gemm"
+    bm: int = 128
+    bn: int = 256
+    stages: int = 4
+    cm: int = 1
+    cn: int = 1
+    split: int = 1
+    share: str = "rows"
+    swap: bool = False
+    group: int = 8
+
+    @property
+    def rows(self) -> int:
+        """Rows of C per warpgroup."""
+        return self.bm // 2 if self.share == "rows" else self.bm
+
+    @property
+    def columns(self) -> int:
+        """Columns of C per warpgroup."""
+        return self.bn // 2 if self.share == "columns" else self.bn
+
+    @property
+    def cluster(self) -> int:
+        """CTAs."""
+        return self.cm * self.cn * self.split
+
+    def __str__(self) -> str:
+        return text(self)
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """`matmul.sm90.narrow`, which streams weights for a few rows of A.
+
+    Attributes:
+        rows: columns of C (rows of weights) per CTA.
+        bn: rows of C (tokens) per CTA.
+        stages: tiles in flight.
+        split: CTAs of a cluster that divide K.
+    """
+
+    kind: ClassVar[str] = "narrow"
+    rows: int = 64
+    bn: int = 16
+    stages: int = 8
+    split: int = 1
+
+    def __str__(self) -> str:
+        return text(self)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """`matmul.gemv_nk` or `gemv_kn`: up to 8 rows of A, without tensor cores."""
+
+    kind: ClassVar[str] = "vector"
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A kernel of the ladder: "k1" for any type and strides, "sm80.a3" for 16-bit operands."""
+
+    kind: ClassVar[str] = "ladder"
+    rung: str = "k1"
+
+    def __str__(self) -> str:
+        return text(self)
+
+
+Config = Gemm | Narrow | Vector | Ladder
+_KINDS: dict[str, type[Config]] = {c.kind: c for c in (Gemm, Narrow, Vector, Ladder)}
+
+
+def text(config: Config) -> str:
+    """What `parse` reads: the settings that differ from the defaults."""
+    given = [f"{f.name}={_word(getattr(config, f.name))}" for f in fields(config)
+             if getattr(config, f.name) != f.default]
+    return f"{config.kind}:{','.join(given)}".rstrip(":")
+
+
+def parse(given: Config | str) -> Config:
+    """The configuration that a text describes; a configuration is itself.
+
+    Raises:
+        ArgumentError: no such kind, setting or value.
+    """
+    if isinstance(given, Gemm | Narrow | Vector | Ladder):
+        return given
+    kind, _, rest = str(given).partition(":")
+    if kind not in _KINDS:
+        raise ArgumentError(f"matmul: config is {given!r}; accepted: {', '.join(_KINDS)}, with "
+                            "settings as in gemm:bm=128,bn=256")
+    settings = dict(_setting(given, word) for word in rest.split(",") if word)
+    known = {f.name: type(f.default) for f in fields(_KINDS[kind])}
+    for name, value in settings.items():
+        if known.get(name) is not type(value):
+            raise ArgumentError(f"matmul: config is {given!r}: {name}={value!r}; accepted: "
+                                + ", ".join(f"{n} ({t.__name__})" for n, t in known.items()))
+    build: Callable[..., Config] = _KINDS[kind]
+    return build(**settings)
+
+
+def _setting(given: object, word: str) -> tuple[str, int | bool | str]:
+    match = re.fullmatch(r"(\w+)=([\w.]+)", word)
+    if match is None:
+        raise ArgumentError(f"matmul: config is {given!r}: {word!r} is not of the form bm=128")
+    name, value = match.groups()
+    if value in ("true", "false"):
+        return name, value == "true"
+    return name, int(value) if value.isdecimal() else value
+
+
+def _word(value: int | bool | str) -> str:
+    return str(value).lower()

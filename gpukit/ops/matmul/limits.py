@@ -1,0 +1,190 @@
+"""What a configuration can and cannot do: the rules of the kernels, checked on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpukit.devices.protocol import Properties
+from gpukit.kernels import matmul_library as specs
+from gpukit.kernels.spec import KernelSpec, Value
+from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Vector
+from gpukit.ops.matmul.problem import Problem
+
+TENSOR_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2")
+_MAX_GRID_YZ = 65535
+_MAX_TILES = 2**31 - 1
+VECTOR_ROWS = 8
+
+# Accumulators per thread that leave registers for the rest, measured by compiling.
+_MAX_ACCUMULATORS = 208
+_MAX_WITH_EXTRAS = {1: 128, 2: 112, 3: 96, 4: 96}  # by 64-row blocks of a warpgroup
+
+
+def refusal(config: Config, problem: Problem, properties: Properties) -> str:
+    """Why a problem cannot be solved with a configuration; "" if it can."""
+    reasons = (_gemm(config, problem, properties) if isinstance(config, Gemm)
+               else _narrow(config, problem, properties) if isinstance(config, Narrow)
+               else _vector(problem, properties) if isinstance(config, Vector)
+               else _ladder(config.rung, problem, properties))
+    return next(reasons, "")
+
+
+def store(config: Gemm, problem: Problem) -> str:
+    """How C leaves: by TMA where it can address C."""
+    if config.swap:
+        return "columns"
+    return "rows" if problem.tma_c else "direct"
+
+
+def tunables(config: Gemm | Narrow, problem: Problem) -> dict[str, Value]:
+    """The template arguments of a configuration's kernel."""
+    common: dict[str, Value] = {"dtype": problem.dtype, "out": problem.out, "act": problem.act,
+                                "extras": str(problem.extras).lower()}
+    if isinstance(config, Narrow):
+        return {**common, "rows": config.rows, "bn": config.bn, "stages": config.stages,
+                "split": config.split}
+    a, b = majors(config, problem)
+    return {**common, "bm": config.bm, "bn": config.bn, "stages": config.stages, "cm": config.cm,
+            "cn": config.cn, "split": config.split, "share": config.share, "a_major": a,
+            "b_major": b, "store": store(config, problem)}
+
+
+def majors(config: Gemm, problem: Problem) -> tuple[str, str]:
+    """Contiguous dimensions of the operands as the kernel gets them."""
+    a, b = problem.majors
+    return (b, a) if config.swap else (a, b)
+
+
+def sizes(config: Gemm, problem: Problem) -> tuple[int, int]:
+    """M and N as the kernel gets them."""
+    return (problem.n, problem.m) if config.swap else (problem.m, problem.n)
+
+
+def box_rows(rows: int, parts: int) -> int:
+    """Rows of a K-major operand tile in one TMA box: equal parts of up to 256."""
+    mine = rows // parts
+    return mine // -(-mine // 256)
+
+
+def cluster_tiles(config: Gemm, problem: Problem) -> tuple[int, int]:
+    """Cluster tiles along M and N of the kernel."""
+    m, n = sizes(config, problem)
+    return -(-m // (config.bm * config.cm)), -(-n // (config.bn * config.cn))
+
+
+def _tensor_cores(problem: Problem, properties: Properties) -> Iterator[str]:
+    if properties.capability != (9, 0):
+        yield f"it needs sm_90a, this GPU is {properties.arch}"
+    if problem.dtype not in TENSOR_TYPES:
+        yield f"tensor cores multiply {', '.join(TENSOR_TYPES)}, not {problem.dtype}"
+
+
+def _known(spec: KernelSpec, config: Gemm | Narrow) -> Iterator[str]:
+    """Values that no variant of the kernel has."""
+    for tunable in spec.tunables:
+        value = getattr(config, tunable.name, tunable.default)
+        if value not in tunable.choices:
+            yield f"{tunable.name}={value} is none of {', '.join(map(str, tunable.choices))}"
+
+
+def _gemm(config: Gemm, problem: Problem, properties: Properties) -> Iterator[str]:
+    yield from _tensor_cores(problem, properties)
+    yield from _known(specs.GEMM, config)
+    yield from _tile(config, problem)
+    yield from _sharing(config, problem)
+    needed = specs.GEMM.shared_bytes(tunables(config, problem))
+    if needed > properties.shared_per_cta:
+        yield (f"it needs {needed} bytes of shared memory, this GPU has "
+               f"{properties.shared_per_cta} per CTA")
+    rows, columns = cluster_tiles(config, problem)
+    if rows * columns * problem.batch > _MAX_TILES:
+        yield f"{rows} x {columns} x {problem.batch} tiles are more than {_MAX_TILES}"
+    if config.cluster > properties.sm_count:
+        yield f"a cluster of {config.cluster} CTAs is more than the GPU's SMs"
+    if config.group < 1:
+        yield f"group={config.group} is not positive"
+
+
+def _tile(config: Gemm, problem: Problem) -> Iterator[str]:
+    if config.bm % 64 or config.rows % 64:
+        yield "a warpgroup's rows are no multiple of 64"
+    if config.columns % 8 or not 8 <= config.columns <= 256:
+        yield "a warpgroup's columns are no multiple of 8 from 8 to 256"
+    if config.share == "columns" and majors(config, problem)[1] == "mn" and config.columns % 64:
+        yield "a warpgroup's columns of an operand that runs along them are no multiple of 64"
+    yield from _pieces(config, problem)
+    blocks = config.rows // 64
+    most = _MAX_WITH_EXTRAS[blocks] if problem.extras and blocks else _MAX_ACCUMULATORS
+    if blocks * config.columns // 2 > most:
+        yield f"{blocks * config.columns // 2} accumulators per thread are more than {most}"
+
+
+def _pieces(config: Gemm, problem: Problem) -> Iterator[str]:
+    """C leaves through pieces of shared memory that must make up a warpgroup's part of a tile."""
+    columns, size = config.columns, problem.out_size
+    if not config.swap:
+        if columns * size % 32:
+            yield f"a warpgroup's {columns} columns are no multiple of 32 bytes of C"
+    elif size != 2 or not problem.tma_c:
+        yield "swap needs a C of 16-bit elements whose rows start at multiples of 16 bytes"
+    elif columns > 64 and columns % 64:
+        yield f"a warpgroup's {columns} columns of C^T are no multiple of 64"
+
+
+def _sharing(config: Gemm, problem: Problem) -> Iterator[str]:
+    if config.cluster > 8:
+        yield f"a cluster of {config.cluster} CTAs is more than 8"
+    for name, rows, parts, major in zip(
+            ("bm", "bn"), (config.bm, config.bn), (config.cn, config.cm),
+            majors(config, problem), strict=True):
+        if major == "k" and rows % (8 * parts * -(-rows // parts // 256)):
+            yield f"{name}={rows} is not {parts} parts of whole blocks of 8"
+        if major == "mn" and -(-rows // 64) % parts:
+            yield f"{name}={rows} is not {parts} parts of whole blocks of 64"
+    if config.split > 1 and (config.bm != 128 or config.share != "rows"
+                             or config.cm * config.cn > 1):
+        yield "split goes with bm=128, share=rows and no other cluster"
+    if config.split > -(-problem.k * problem.itemsize // specs.ROW):
+        yield f"K={problem.k} is too short to be divided"
+
+
+def _narrow(config: Narrow, problem: Problem, properties: Properties) -> Iterator[str]:
+    yield from _tensor_cores(problem, properties)
+    yield from _known(specs.NARROW, config)
+    if problem.majors != ("k", "k"):
+        yield "both operands must run along K"
+    if config.rows * config.bn // 4 % config.split:
+        yield f"split={config.split} does not divide rows bn / 4"
+    if -(-problem.m // config.bn) > _MAX_GRID_YZ or problem.batch > _MAX_GRID_YZ:
+        yield f"more than {_MAX_GRID_YZ} tiles of rows, or matrices"
+    needed = specs.NARROW.shared_bytes(tunables(config, problem))
+    if needed > properties.shared_per_cta:
+        yield (f"it needs {needed} bytes of shared memory, this GPU has "
+               f"{properties.shared_per_cta} per CTA")
+
+
+def _vector(problem: Problem, properties: Properties) -> Iterator[str]:
+    if problem.m > VECTOR_ROWS or problem.batch > 1:
+        yield f"it takes one matrix of up to {VECTOR_ROWS} rows"
+    if problem.dtype not in ("f32", "f16", "bf16"):
+        yield f"it multiplies f32, f16 and bf16, not {problem.dtype}"
+    if problem.scales:
+        yield "it has no factors of rows or columns"
+    if problem.a != "k" or not problem.b:
+        yield "a must run along K, b along K or N"
+    if properties.capability < ((8, 0) if problem.b == "k" else (9, 0)):
+        yield f"this GPU is {properties.arch}"
+
+
+def _ladder(rung: str, problem: Problem, properties: Properties) -> Iterator[str]:
+    if rung not in ("k1", "sm80.a2", "sm80.a3"):
+        yield f"rung={rung} is none of k1, sm80.a2, sm80.a3"
+    if problem.dtype not in ("f32", "f16", "bf16"):
+        yield f"it multiplies f32, f16 and bf16, not {problem.dtype}"
+    if rung != "k1":
+        if problem.dtype == "f32":
+            yield f"{rung} multiplies f16 and bf16"
+        if not (problem.a and problem.b):
+            yield f"{rung} needs operands with a contiguous dimension"
+        if properties.capability < (8, 0):
+            yield f"{rung} needs sm_80, this GPU is {properties.arch}"

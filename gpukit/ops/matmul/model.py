@@ -1,0 +1,137 @@
+"""How long a configuration will take: a model of Hopper, in cycles of an SM.
+
+A tile's step along K takes what its slowest part takes: the tensor cores, shared memory (which
+they read and TMA writes) or L2. Tiles come in waves, a cluster of CTAs each. The write-out of a
+tile is exposed unless two warpgroups take turns. Memory sets a floor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpukit.devices.protocol import Properties
+from gpukit.kernels import matmul_library as specs
+from gpukit.ops.matmul import limits
+from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Vector
+from gpukit.ops.matmul.problem import Problem
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The model's constants.
+
+    Attributes:
+        clock: SM cycles per microsecond: an H200 in short bursts.
+        tensor: bytes of A times bytes of B that an SM multiplies per cycle, per byte of K and
+            element of C: 4096 dense FLOP of 16-bit operands (H100 whitepaper), as much in bytes
+            for every type.
+        shared: bytes per cycle of an SM's shared memory.
+        l2, l2_sm: bytes per cycle that L2 delivers in all, and to one SM at most; measured loads
+            of an H200 are 12 to 15 TB/s.
+        memory: bytes per microsecond, as copies reach them on an H200.
+        latency: cycles from asking for a first tile to having it.
+        launch: microseconds of an empty kernel of this kind, set-up and exit included.
+        write: bytes per cycle of C that a CTA writes out, staged through shared memory.
+        write_direct: by plain stores.
+        finish: cycles before and after a write-out: pipeline drained, and filled again.
+        step: cycles per step along K beside the slowest part.
+        alone: how much longer one warpgroup takes that has no other to hide its waits.
+        exchange: cycles to hand over and add up the sums of a split tile.
+        extras: cycles per element of C and thread for an epilogue that reads memory.
+        flight: microseconds that a byte takes from memory, for the bandwidth of few CTAs.
+        vector_rows: rows of A up to which the kernels without tensor cores are considered.
+    """
+
+    clock: float = 1755.0
+    tensor: float = 32.0
+    shared: float = 128.0
+    l2: float = 6150.0
+    l2_sm: float = 64.0
+    memory: float = 4.2e6
+    latency: float = 1200.0
+    launch: float = 2.4
+    write: float = 40.0
+    write_direct: float = 16.0
+    finish: float = 300.0
+    step: float = 4.0
+    alone: float = 1.08
+    exchange: float = 1500.0
+    extras: float = 8.0
+    flight: float = 1.0
+    vector_rows: int = 0
+
+
+HOPPER = Figures()
+_SM_SHARED = 228 << 10  # bytes of an SM, of which each CTA takes 1 KiB more than it asks for
+_SM_THREADS = 2048
+
+
+def microseconds(config: Config, problem: Problem, properties: Properties,
+                 figures: Figures = HOPPER) -> float:
+    """The estimate for a configuration that the problem allows."""
+    if isinstance(config, Gemm):
+        return _gemm(config, problem, properties, figures)
+    if isinstance(config, Narrow):
+        return _narrow(config, problem, properties, figures)
+    if isinstance(config, Vector):
+        return figures.launch + traffic(problem) / figures.memory
+    return float("inf")
+
+
+def _ceil(count: int, size: int) -> int:
+    return -(-count // size)
+
+
+def traffic(problem: Problem) -> int:
+    """Bytes of A, B and C, each once."""
+    p = problem
+    return p.batch * ((p.m + p.n) * p.k * p.itemsize + p.m * p.n * p.out_size)
+
+
+def _gemm(c: Gemm, p: Problem, gpu: Properties, f: Figures) -> float:
+    rows, columns = limits.cluster_tiles(c, p)
+    tiles, slots = rows * columns * p.batch, gpu.sm_count // c.cluster
+    waves = -(-tiles // slots)
+    steps = _ceil(p.k * p.itemsize, specs.ROW * c.split)
+    main = steps * _step(c, p, min(tiles, slots) * c.cluster, f)
+    end = _write_out(c, p, f)
+    if c.share == "pingpong":
+        cycles = max(waves * main, (waves + 1) // 2 * (main + end) * f.alone) + end
+    else:
+        cycles = waves * (main + end + f.finish)
+    return f.launch + max((f.latency + cycles) / f.clock, traffic(p) / f.memory)
+
+
+def _step(c: Gemm, p: Problem, ctas: int, f: Figures) -> float:
+    """Cycles of a CTA per 128 bytes of K."""
+    blocks = c.bm // 64 * (2 if c.share == "columns" else 1)
+    stage = (c.bm + c.bn) * specs.ROW
+    reads = blocks * (64 + c.columns) * specs.ROW
+    loads = (c.bm / c.cn + c.bn / c.cm) * specs.ROW
+    return f.step + max(c.bm * c.bn / f.tensor, (reads + stage) / f.shared,
+                        loads * ctas / f.l2, loads / f.l2_sm)
+
+
+def _write_out(c: Gemm, p: Problem, f: Figures) -> float:
+    """Cycles from the last sum of a tile to its last byte on the way."""
+    direct = limits.store(c, p) == "direct"
+    elements = c.bm * c.bn / c.split
+    cycles = elements * p.out_size / (f.write_direct if direct else f.write)
+    if p.extras:
+        cycles += elements / 256 * f.extras
+    return cycles + (f.exchange if c.split > 1 else 0.0)
+
+
+def _narrow(c: Narrow, p: Problem, gpu: Properties, f: Figures) -> float:
+    shared = specs.NARROW.shared_bytes(limits.tunables(c, p)) + 1024
+    resident = min(_SM_SHARED // shared, _SM_THREADS // specs.narrow_threads(c.rows))
+    ctas = -(-p.n // c.rows) * c.split * -(-p.m // c.bn) * p.batch
+    per_sm = -(-ctas // gpu.sm_count)
+    steps = _ceil(p.k * p.itemsize, specs.ROW * c.split)
+    step_bytes = (c.rows + c.bn) * specs.ROW
+    flying = min(resident, per_sm) * min(c.stages, steps) * step_bytes
+    rate = min(f.memory / min(gpu.sm_count, ctas), flying / f.flight)
+    multiply = (specs.narrow_rows(c.rows) + c.bn) * specs.ROW / f.shared + f.step
+    busy = per_sm * max(steps * step_bytes / rate, steps * multiply / f.clock)
+    return f.launch + f.flight + c.bn * c.rows * 4 / f.write / f.clock + max(
+        busy, traffic(p) / f.memory)
