@@ -33,19 +33,23 @@ class Problem:
     offsets: tuple[int, int, int] = (0, 0, 0)
     pads: tuple[int, int] = (0, 0)
 
-    def operands(self) -> tuple[Any, Any]:
-        """Host views of normal values; what surrounds them is NaN."""
-        rng = np.random.default_rng(self.m * 31 + self.n * 7 + self.k)
-        return (self._stored(rng, 0, (self.m, self.k)), self._stored(rng, 1, (self.k, self.n)))
+    def operands(self, xp: Any = np) -> tuple[Any, Any]:
+        """Normal values as views of buffers; what surrounds them is NaN."""
+        return self._stored(xp, 0, (self.m, self.k)), self._stored(xp, 1, (self.k, self.n))
 
-    def _stored(self, rng: np.random.Generator, side: int, shape: tuple[int, int]) -> Any:
-        flip = self.layout[side] == "t"
+    def _stored(self, xp: Any, side: int, shape: tuple[int, int]) -> Any:
+        flip, start = self.layout[side] == "t", self.offsets[side]
         rows, columns = shape[::-1] if flip else shape
         pitch = columns + self.pads[side]
-        raw = np.full(self.offsets[side] + rows * pitch + 8, np.nan, dtypes.parse(self.dtype).numpy)
-        whole = raw[self.offsets[side]:][:rows * pitch].reshape(rows, pitch)
-        whole[:, :columns] = rng.standard_normal((rows, columns))
-        return whole[:, :columns].T if flip else whole[:, :columns]
+        raw = np.full(start + rows * pitch + 8, np.nan, dtypes.parse(self.dtype).numpy)
+
+        def view(buffer: Any) -> Any:
+            return buffer[start:start + rows * pitch].reshape(rows, pitch)[:, :columns]
+
+        rng = np.random.default_rng(self.m * 31 + self.n * 7 + self.k + side)
+        view(raw)[...] = rng.standard_normal((rows, columns))
+        matrix = view(xp.asarray(raw))
+        return matrix.T if flip else matrix
 
     def guarded(self, xp: Any) -> tuple[Any, Any]:
         """C, all poison, and the words of the buffer around it."""
