@@ -12,8 +12,9 @@
 // x waits in shared memory, the part that the CTA needs, as packed as it came: a group reads the
 // UNROLL elements of its rows at once and all its lanes share them.
 //
-// Limits: VEC divides N and the row pitch of B, which is aligned to VEC elements; A has any pitch;
-// the CTA's share of K, rounded up to a batch, fits STAGE; K < 2^31. Grid: CLUSTER times the tiles.
+// Limits: VEC divides N and the row pitch of B, which is aligned to VEC elements, as XVEC divides A's
+// row pitch; the CTA's share of K, rounded up to a batch, fits STAGE; K < 2^31. Grid: CLUSTER CTAs for
+// every tile.
 #include "common/cluster.cuh"
 #include "matmul/epilogue.cuh"
 #include "matmul/gemv.cuh"

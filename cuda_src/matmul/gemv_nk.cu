@@ -3,8 +3,8 @@
 // Every weight is read once and used M times, so the time is the weights' size over the bandwidth of
 // HBM, and the work is to never let HBM wait. Little's law asks for 4.8 TB/s x 0.8 us / 132 SMs =
 // 29 KB of loads in flight on every SM of an H200; a thread keeps ROWS x UNROLL of 16 bytes each, in
-// registers, so that 512 threads with 8 hold 64 KB, and asks for the first of them before anything
-// else. A batch is reloaded as soon as it is used up, across the ends of rows.
+// registers, so that 512 threads with 8 hold 64 KB, and asks for the first of them before it waits for
+// anything. A batch is reloaded as soon as it is used up, across the ends of rows.
 //
 // A warp's lanes lie along K: one load is 512 consecutive bytes of a row. ROWS rows share what is
 // read and unpacked of x. The rows are dealt out one warp at a time, SM by SM, so that the SMs end

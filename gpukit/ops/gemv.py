@@ -96,7 +96,8 @@ def gemv_kn(device: Device, a: Any, b: Any, out: Any, *, bias: Any = None, resid
         others: as for `gemv_nk`, tunables of matmul.gemv_kn.
 
     Raises:
-        UnsupportedError: K is too long for shared memory (at least 100000 elements of 16 bits).
+        UnsupportedError: K is too long for shared memory: beyond 65536 for 8 rows of 16 bits, half
+            of that for float32, more for fewer rows.
     """
     plan = plan_kn(device, a, b, out, bias=bias, residual=residual, act=act, tuning=tuning)
     _run(plan, device, a, b, out, bias, residual, alpha)
