@@ -13,7 +13,7 @@ from gpukit.errors import ArgumentError
 from . import terminal
 from .main import FAILED, OK
 from .options import PATH, Extent, Pairs
-from .outputs import check_outputs
+from .outputs import check_outputs, writing
 
 if TYPE_CHECKING:
     from gpukit.emulator import Trace
@@ -76,7 +76,7 @@ def emulate(file: Path, how: str, **values: Any) -> int:
     _check_usage(file, values)
     folders = [file.parent, *map(Path, values["includes"])]
     trials, trace = _run(file, folders, values)
-    wanted = {n: trials[0].arguments[n].array for n in _numbers(values)}
+    wanted = {n: trials[0].arguments[n].array for _, n in _numbers(values)}
     show = print_document if how == "json" else print_tables
     failed = show(trials, {n: wanted[n] for n in values["prints"]}, folders, values["seed"])
     if trace is not None:
@@ -98,16 +98,19 @@ def _check_usage(file: Path, values: dict[str, Any]) -> None:
     for number, _ in saves:
         if not re.fullmatch("[0-9]{1,9}", number):
             raise click.UsageError(f"--save {number!r}: not the number of an argument")
-    for number in _numbers(values):
-        if number >= len(specs) or not is_array(specs[number]):
-            raise ArgumentError(f"--save or --print {number}: args[{number}] is no array")
+    for option, number in _numbers(values):
+        if number >= len(specs):
+            raise ArgumentError(f"{option} {number}: there are {len(specs)} arguments, from 0")
+        if not is_array(specs[number]):
+            raise ArgumentError(f"{option} {number}: --arg {specs[number]} is no array")
     outputs = [(f"--save {number}=", Path(path)) for number, path in saves]
     check_outputs([*outputs, *([("--trace ", trace_file)] if trace_file else [])], file)
 
 
-def _numbers(values: dict[str, Any]) -> list[int]:
+def _numbers(values: dict[str, Any]) -> list[tuple[str, int]]:
     """The array arguments that --save and --print name."""
-    return [*(int(number) for number, _ in values["saves"]), *values["prints"]]
+    saves = [("--save", int(number)) for number, _ in values["saves"]]
+    return [*saves, *(("--print", number) for number in values["prints"])]
 
 
 def _run(
@@ -147,7 +150,8 @@ def _run(
 
 
 def _write_trace(trace: Trace, path: Path) -> None:
-    trace.write(path)
+    with writing("--trace ", path):
+        trace.write(path)
     if not trace.complete:
         terminal.warn(f"--trace: {path} holds only the beginning; trace a smaller grid")
 
@@ -156,5 +160,6 @@ def _save(arrays: dict[int, Any], saves: tuple[tuple[str, str], ...]) -> None:
     import numpy as np
 
     for number, path in saves:
-        with Path(path).open("wb") as file:  # np.save would append .npy to other names
+        # np.save would append .npy to other names
+        with writing(f"--save {number}=", path), Path(path).open("wb") as file:
             np.save(file, arrays[int(number)])

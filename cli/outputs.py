@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpukit.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -20,16 +21,25 @@ def check_outputs(outputs: Sequence[tuple[str, Path]], source: Path) -> None:
     seen = {source.resolve(): "the file to run"}
     for option, path in outputs:
         try:
-            _try_write(path)
-            real = path.resolve()
+            with writing(option, path):
+                _try_write(path)
+                real = path.resolve()
         except OSError as problem:
-            raise ArgumentError(
-                f"{option}{path} cannot be written: {problem.strerror}"
-            ) from problem
+            raise ArgumentError(str(problem)) from problem
         if path.is_file() or not path.exists():  # devices may be written twice
             if real in seen:
                 raise ArgumentError(f"{option}{path} would overwrite {seen[real]}")
             seen[real] = f"what {option.strip(' =')} writes"
+
+
+@contextmanager
+def writing(option: str, path: str | Path) -> Iterator[None]:
+    """Name the option and the file in an OSError of the block."""
+    try:
+        yield
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise OSError(f"{option}{path} cannot be written: {reason}") from problem
 
 
 def _try_write(path: Path) -> None:

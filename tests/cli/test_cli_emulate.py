@@ -150,12 +150,12 @@ def one_line(done, code=2):
         (saxpy("--arg", "f33:8"), "'f33:8': dtype 'f33' is unknown; accepted: f64"),
         (["--kernel", "nope"], "'nope' does not name one kernel; the module has"),
         (["--grid", "0"], "'0' is not one to three positive numbers"),
-        (saxpy(*ARGS, "--save", "0=a.npy"), "args[0] is no array"),
+        (saxpy(*ARGS, "--save", "0=a.npy"), "--save 0: --arg f32=2 is no array"),
         (saxpy(*ARGS, "--save", "a.npy"), "'a.npy' is not of the form I=FILE.npy"),
         (saxpy(*ARGS, "--policy", "all", "--trace", "t"), "--trace needs one policy"),
         (saxpy(*ARGS, "--policy", "chaos"), "not one of 'random', 'early', 'late', 'starved', 'al"),
-        (saxpy(*ARGS, "--save", "9=y.npy"), "args[9] is no array"),
-        (saxpy(*ARGS, "--print", "0"), "args[0] is no array"),
+        (saxpy(*ARGS, "--save", "9=y.npy"), "--save 9: there are 4 arguments, from 0"),
+        (saxpy(*ARGS, "--print", "0"), "--print 0: --arg f32=2 is no array"),
         (saxpy(*ARGS, "--save", "2=y.npy", "--save", "1=./y.npy"), "overwrite what --save 2 writ"),
         (saxpy(*ARGS, "--save", "1=k.cu"), "--save 1=k.cu would overwrite the file to run"),
         (saxpy(*ARGS, "--grid", "1x65536"), "grid: (1, 65536, 1) is too large; accepted: up to 21"),
@@ -187,6 +187,16 @@ def test_outputs_are_tried_before_the_run(emulate, option, path):
     value = f"1={path}" if option == "--save" else path
     words = saxpy("--budget", "1", option, value, *ARGS)  # the run itself would fail otherwise
     assert "cannot be written: " in one_line(emulate(*words))
+
+
+@pytest.mark.parametrize("words", [["--save", "2=/dev/full"], ["--trace", "/dev/full"]])
+def test_what_fails_while_it_is_written(emulate, words):
+    done = emulate(*saxpy(*ARGS), *words)
+    assert done.code == 1
+    assert "policy random, seed 0: ok" in done.out
+    option = words[0] + (" 2=" if words[0] == "--save" else " ")
+    message = f"{option}/dev/full cannot be written: No space left on device"
+    assert done.err == f"gpukit: error: {message}\n"
 
 
 def test_nothing_is_left_of_outputs_when_the_run_fails(emulate, tmp_path):
