@@ -24,49 +24,51 @@ template <int BLOCKS, int REGS> __device__ __forceinline__ void zero(f32 (&d)[BL
     for (int i = 0; i < BLOCKS * REGS; i++) d[i / REGS][i % REGS] = 0.0f;
 }
 
-// Scales of 1 x 128 (A) by 128 x 128 (B) blocks, DeepSeek-V3's: one factor per row, column block and
-// K block. A thread needs those of two rows in each of BLOCKS 64-row blocks and of the one or two
-// column blocks that a tile touches. They are fetched a K block ahead: a load's latency before the
-// MMAs of every block cost a quarter of the speed.
-template <bool BLOCKWISE, int BLOCKS, int COLS> struct BlockScales {
-    static constexpr int ROWS = 2 * BLOCKS, COLUMNS = 128 % COLS == 0 ? 1 : 2;
-    const f32 *a, *b;
-    i32 a_k, b_k, border;  // border: columns before the second column block
-    i32 row[ROWS], column[2];
-    f32 next_row[ROWS], next_column[2], factor[ROWS][2];
+struct Unscaled {
+    __device__ __forceinline__ void load(i32, const f32*) {}
+    __device__ __forceinline__ f32 at(int, int, int) const { return 1.0f; }
+};
 
-    __device__ __forceinline__ BlockScales(const f32* a, const f32* b, i32 a_m, i32 b_n, i32 a_k,
-                                           i32 b_k, Origin block, i32 M, i32 N)
-        : a(a), b(b), a_k(a_k), b_k(b_k), border(128 - block.n % 128) {
-        if constexpr (BLOCKWISE) {
-            const i32 m = block.mine().m;
+// Scales of 1 x 128 (A) by 128 x 128 (B) blocks, DeepSeek-V3's: one factor per row, column block and
+// K block. Those of A arrive in the stage, with the tile: fetched by the consumers themselves, even a
+// K block ahead, they cost a fifth of the speed. Those of B are few: each lane keeps one of the next 32
+// K blocks for either of the two column blocks that a tile may touch.
+template <int BLOCKS, int COLS> struct BlockScales {
+    static constexpr int ROWS = 2 * BLOCKS, COLUMNS = 128 % COLS == 0 ? 1 : 2;
+    const f32* column[COLUMNS];
+    i32 step, k_blocks, border, row;  // border: columns before the second column block
+    f32 now[COLUMNS], next[COLUMNS], factor[ROWS][COLUMNS];
+
+    __device__ __forceinline__ BlockScales(const f32* b, i32 b_n, i32 b_k, i32 k_blocks, i32 n, i32 N,
+                                           int first_row)
+        : step(b_k), k_blocks(k_blocks), border(128 - n % 128),
+          row(first_row + threadIdx.x / 32 % 4 * 16 + warp::lane() / 4) {
 #pragma unroll
-            for (int i = 0; i < ROWS; i++) row[i] = min(m + i / 2 * 64 + i % 2 * 8, M - 1) * a_m;
+        for (int c = 0; c < COLUMNS; c++)
+            column[c] = b + i64(min(n / 128 + c, (N - 1) / 128)) * b_n;
+        fetch(0);
+    }
+    __device__ __forceinline__ void fetch(i32 first) {
+        const i32 k = min(first + warp::lane(), k_blocks - 1);
 #pragma unroll
-            for (int c = 0; c < 2; c++) column[c] = min(block.n / 128 + c, (N - 1) / 128) * b_n;
-            fetch(0);
+        for (int c = 0; c < COLUMNS; c++) next[c] = column[c][i64(k) * step];
+    }
+    __device__ __forceinline__ void load(i32 k, const f32* rows) {
+        if (k % 32 == 0) {
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) now[c] = next[c];
+            fetch(k + 32);
         }
-    }
-    __device__ __forceinline__ void fetch(i32 k) {
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) next_row[i] = a[row[i] + k * a_k];
+        for (int c = 0; c < COLUMNS; c++) {
+            const f32 b = __shfl_sync(0xffffffff, now[c], k % 32);
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) next_column[c] = b[column[c] + k * b_k];
-    }
-    // The factors of K block k, which are here; those of the one after it set out.
-    __device__ __forceinline__ void advance(i32 k, i32 k_blocks) {
-        if constexpr (BLOCKWISE) {
-#pragma unroll
-            for (int i = 0; i < ROWS; i++)
-#pragma unroll
-                for (int c = 0; c < COLUMNS; c++) factor[i][c] = next_row[i] * next_column[c];
-            fetch(min(k + 1, k_blocks - 1));
+            for (int i = 0; i < ROWS; i++) factor[i][c] = b * rows[row + i / 2 * 64 + i % 2 * 8];
         }
     }
     __device__ __forceinline__ f32 at(int block, int half, int column) const {
-        if constexpr (!BLOCKWISE) return 1.0f;
         if constexpr (COLUMNS == 1) return factor[2 * block + half][0];
-        return column < border ? factor[2 * block + half][0] : factor[2 * block + half][1];
+        else return column < border ? factor[2 * block + half][0] : factor[2 * block + half][1];
     }
 };
 

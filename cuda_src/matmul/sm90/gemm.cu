@@ -54,10 +54,10 @@ template <class T, class OUT, int BM, int BN, int STAGES, int CM, int CN, int SP
           Major AM, Major BMAJ, Store STORE, Sums SUMS, Act ACT, bool EXTRAS>
 __global__ void __cluster_dims__(CM * CN * SPLIT, 1, 1) __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-     const __grid_constant__ TensorMap map_c, OUT* C, i64 c_row, i64 c_batch, i32 M, i32 N,
-     i32 K, i32 batch, i32 group, f32 alpha, const OUT* bias, i64 bias_m, i64 bias_n,
+     const __grid_constant__ TensorMap map_c, const __grid_constant__ TensorMap map_scale, OUT* C,
+     i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, i32 batch, i32 group, f32 alpha, const OUT* bias, i64 bias_m, i64 bias_n,
      const OUT* residual, i64 residual_m, i64 residual_n, i64 residual_batch, const f32* scale_m,
-     const f32* scale_n, i32 scale_m_step, i32 scale_n_step, i32 scale_m_k, i32 scale_n_k) {
+     const f32* scale_n, i32 scale_m_step, i32 scale_n_step, i32 scale_n_k) {
     static_assert(SPLIT == 1 || (CM * CN == 1 && BM == 128 && SHARE == Share::rows),
                   "a split tile is finished half by half");
     constexpr bool PINGPONG = SHARE == Share::pingpong;
@@ -65,14 +65,17 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     constexpr int ROWS = SHARE == Share::rows ? BM / CONSUMERS : BM;  // a warpgroup's part of C
     constexpr int COLS = SHARE == Share::columns ? BN / CONSUMERS : BN;
     constexpr int BLOCKS = ROWS / 64;
-    static_assert(SUMS != Sums::blocks || COLS <= 128 + (COLS & -COLS), "two column blocks a tile");
+    constexpr bool BLOCKWISE = SUMS == Sums::blocks;
+    constexpr int RELEASES = BLOCKWISE ? 4 : 1;  // per warpgroup: warps read their row scales alone
+    static_assert(!BLOCKWISE || COLS <= 128 + (COLS & -COLS), "two column blocks a tile");
     constexpr bool HEAVY = BLOCKS * COLS / 2 > 192;  // accumulators that need the last registers
     using Stage = ring::Stage<BM, BN, BMAJ>;
     using Place = ring::Place<CM, CN>;
 
     extern __shared__ __align__(1024) u8 shared[];
     u8* pieces = shared + STAGES * Stage::BYTES;
-    Barrier* full = reinterpret_cast<Barrier*>(pieces + 2 * CONSUMERS * PIECE_BYTES);
+    f32* row_scales = reinterpret_cast<f32*>(pieces + 2 * CONSUMERS * PIECE_BYTES);
+    Barrier* full = reinterpret_cast<Barrier*>(row_scales + (BLOCKWISE ? STAGES * BM : 0));
     Barrier* empty = full + STAGES;
 
     const int role = warp::group();  // 0 produces, 1 and 2 consume
@@ -84,7 +87,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
         if (STORE != Store::direct) tma::prefetch(map_c);
         for (int i = 0; i < STAGES; i++) {
             mbarrier::init(&full[i], 1);
-            mbarrier::init(&empty[i], (PINGPONG ? 1 : CONSUMERS) * Place::FEEDERS);
+            mbarrier::init(&empty[i], (PINGPONG ? 1 : CONSUMERS) * RELEASES * Place::FEEDERS);
         }
         mbarrier::fence_init();
     }
@@ -108,7 +111,9 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
                     u8* stage = shared + at.stage * Stage::BYTES;
                     Barrier* landed = &full[at.stage];
                     mbarrier::wait(&empty[at.stage], at.parity ^ 1);
-                    mbarrier::arrive_and_expect(landed, Stage::BYTES);
+                    mbarrier::arrive_and_expect(landed, Stage::BYTES + (BLOCKWISE ? BM * 4 : 0));
+                    if constexpr (BLOCKWISE)
+                        tma::load(row_scales + at.stage * BM, map_scale, landed, m, k, tile.z);
                     ring::load<BM, CN, AM>(stage, map_a, landed, k * BK, m, tile.z, place.n,
                                            place.row_mask());
                     ring::load<BN, CM, BMAJ>(stage + Stage::A_BYTES, map_b, landed, k * BK, n,
@@ -123,10 +128,11 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
         const int wg = role - 1, thread = threadIdx.x % warp::GROUP;
         u8* my_pieces = pieces + wg * 2 * PIECE_BYTES;
         const auto release = [&](u32 stage) {
+            const int who = RELEASES > 1 ? warp::lane() : thread;
             if constexpr (CM * CN == 1) {
-                if (thread == 0) mbarrier::arrive(&empty[stage]);
-            } else if (thread < Place::FEEDERS) {
-                mbarrier::arrive_remote(&empty[stage], place.feeder(thread));
+                if (who == 0) mbarrier::arrive(&empty[stage]);
+            } else if (who < Place::FEEDERS) {
+                mbarrier::arrive_remote(&empty[stage], place.feeder(who));
             }
         };
         ring::Cursor<STAGES> at;
@@ -141,8 +147,12 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
             const i32 n = (tile.n * CN + place.n) * BN + my_column;
             f32 d[BLOCKS][COLS / 2];
 
-            finish::BlockScales<SUMS == Sums::blocks, BLOCKS, COLS> scales(
-                scale_m, scale_n, scale_m_step, scale_n_step, scale_m_k, scale_n_k, {m, n, tile.z}, M, N);
+            auto scales = [&] {
+                if constexpr (BLOCKWISE)
+                    return finish::BlockScales<BLOCKS, COLS>(scale_n, scale_n_step, scale_n_k, k_blocks,
+                                                             n, N, my_row);
+                else return finish::Unscaled{};
+            }();
             if constexpr (SUMS != Sums::plain) finish::zero(d);
 
             if (PINGPONG && t != first) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
@@ -169,7 +179,6 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
                     if (k > 0) release(before);
                 } else {
                     // The other warpgroup keeps the tensor cores busy while this one adds.
-                    scales.advance(k, k_blocks);
 #pragma unroll
                     for (int i = 0; i < BLOCKS; i++) {
                         f32 sum[COLS / 2];
@@ -177,6 +186,8 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
 #pragma unroll
                         for (int kk = 0; kk < 4; kk++) multiply(sum, stage, b, i, kk, kk != 0);
                         wgmma::commit();
+                        if (i == 0) scales.load(k, row_scales + at.stage * BM);
+                        if (BLOCKWISE && i == BLOCKS - 1) __syncwarp();
                         wgmma::wait<0>();
                         if (i == BLOCKS - 1) release(at.stage);
 #pragma unroll
@@ -213,8 +224,8 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
                 constexpr int WIDTH = decltype(columns)::value;
                 if constexpr (EXTRAS) {
                     const Extras<OUT> extras{bias, bias_m, bias_n, residual, residual_m, residual_n,
-                        residual_batch, SUMS == Sums::blocks ? nullptr : scale_m,
-                        SUMS == Sums::blocks ? nullptr : scale_n, scale_m_step, scale_n_step};
+                        residual_batch, BLOCKWISE ? nullptr : scale_m,
+                        BLOCKWISE ? nullptr : scale_n, scale_m_step, scale_n_step};
                     finish::extras<ACT, WIDTH>(d[i], from, extras, alpha, {m + i * 64, n, tile.z},
                                                M, N);
                 } else {
