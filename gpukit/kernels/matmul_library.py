@@ -33,9 +33,11 @@ def stage_bytes(tunables: Tunables) -> int:
 
 
 def _gemm_shared(tunables: Tunables) -> int:
-    """The ring, four write-out buffers, two barriers per stage."""
-    stages = int(tunables["stages"])
-    return stages * (stage_bytes(tunables) + 16) + 4 * PIECE
+    """The ring, with factors of A's rows beside it, four write-out buffers, two barriers per
+    stage."""
+    bm, stages = _integers(tunables, "bm", "stages")
+    factors = 4 * bm if tunables["sums"] == "blocks" else 0
+    return stages * (stage_bytes(tunables) + factors + 16) + 4 * PIECE
 
 
 def narrow_rows(rows: int) -> int:
@@ -66,7 +68,6 @@ _GEMM_EPILOGUE = (
     Param("scale_n", "pointer", "null, or f32 factors of the columns"),
     Param("scale_m_step", "i32", "0: one factor for all"),
     Param("scale_n_step", "i32", "0: one factor for all"),
-    Param("scale_m_k", "i32", "sums=blocks: elements from K block to K block"),
     Param("scale_n_k", "i32", "sums=blocks: elements from K block to K block"),
 )
 
@@ -101,6 +102,7 @@ _TYPED: tuple[dict[str, Value], ...] = (
     {"dtype": "e4m3"}, {"dtype": "e5m2", "out": "f16", "bn": 128, "stages": 6},
     {"dtype": "e4m3", "bn": 128, "stages": 6, "sums": "promoted"},
     {"dtype": "e4m3", "bn": 128, "stages": 6, "sums": "blocks"},
+    {"dtype": "e4m3", "bn": 112, "stages": 6, "cm": 2, "sums": "blocks"},
 )
 _FINISHED: tuple[dict[str, Value], ...] = (
     {"act": "gelu_tanh", "extras": "true"}, {"act": "relu"},
@@ -139,6 +141,7 @@ GEMM = KernelSpec(
     params=(
         Param("A", "tensor_map", "[batch, M, K]"), Param("B", "tensor_map", "[batch, N, K]"),
         Param("C_map", "tensor_map", "[batch, M, N]; unused if store is direct"),
+        Param("scale_map", "tensor_map", "sums=blocks: factors of A's blocks [batch, K / 128, M]"),
         Param("C", "pointer", "[batch, M, N]"),
         Param("c_row", "i64", "elements from row to row of C"),
         Param("c_batch", "i64", "from matrix to matrix"),

@@ -64,6 +64,14 @@ def check_aligned(function: str, name: str, array: Any, device: Device) -> None:
                             f"element size, {size} bytes; pass an aligned copy")
 
 
+def check_elements(function: str, name: str, array: Any, device: Device) -> None:
+    """The array starts at, and steps by, whole elements."""
+    check_aligned(function, name, array, device)
+    if any(stride % array.dtype.itemsize for stride in array.strides):
+        raise ArgumentError(f"{function}: {name} has strides {array.strides} bytes; accepted: "
+                            f"multiples of its element size, {array.dtype.itemsize}")
+
+
 def check_writable(function: str, name: str, array: Any) -> None:
     """A NumPy array may be read-only."""
     if not getattr(array.flags, "writeable", True):

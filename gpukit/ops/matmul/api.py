@@ -12,8 +12,8 @@ from gpukit.ops.matmul.configs import Config
 def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str | None = None,
            residual: Any = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
            out_dtype: Any = None, tf32: bool = False, dtype_a: str | None = None,
-           dtype_b: str | None = None, kernel: int | str | None = None,
-           config: Config | str | None = None) -> Any:
+           dtype_b: str | None = None, fast_accum: bool = False,
+           kernel: int | str | None = None, config: Config | str | None = None) -> Any:
     """C = activation(alpha scale_a scale_b A B + bias) + residual, sums in float32.
 
     CuPy arrays and CUDA tensors run on their GPU, NumPy arrays on the emulated one. Never
@@ -36,12 +36,16 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
         alpha: a number.
         scale_a: a number, one float32 on the device, or a float32 for each row: a.shape[:-1].
         scale_b: a number, one float32 on the device, or a float32 for each column: [..., N].
+            For 8-bit operands of two dimensions both may hold a float32 per block: of 1 x 128
+            elements of a, [M, K / 128], and of 128 x 128 of b, [K / 128, N / 128], rounded up.
         out_dtype: float32, float16 or bfloat16, where out is not given; by default a's dtype, and
             bfloat16 for 8-bit operands.
         tf32: multiply float32 operands as tf32 where the GPU can: 10 bits of mantissa.
         dtype_a, dtype_b: "e4m3" or "e5m2" for uint8 arrays, which hold such floats on CUDA (CuPy
             has no dtype for them). NumPy arrays of ml_dtypes and torch's float8 tensors say so
             themselves.
+        fast_accum: let Hopper's tensor cores add up 8-bit products alone, with about 14 bits;
+            otherwise their sums of 128 products are added up in float32.
         kernel: a rung of the ladder of kernels that teach, by number (the one for this GPU) or by
             a name of `gpukit list`. Rungs take two dimensions, no epilogue, and ask more of types
             and layout. By default the library chooses among its own kernels.
@@ -57,7 +61,7 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
         UnsupportedError: the GPU has no such kernel.
     """
     given = (a, b, out, bias, activation, residual, alpha, scale_a, scale_b, out_dtype, tf32,
-             dtype_a, dtype_b)
+             dtype_a, dtype_b, fast_accum)
     if kernel is None and config is None:
         done = warm.call(*given)
         if done is not None:

@@ -11,8 +11,9 @@ import numpy as np
 
 from gpukit import devices, dtypes
 from gpukit.devices.protocol import Device
-from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.errors import ArgumentError
 from gpukit.ops import arrays
+from gpukit.ops.matmul import scaling
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 
@@ -32,6 +33,8 @@ class Call:
         dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3" or "e5m2".
         scale_a, scale_b: float32 arrays of one element, or of a.shape[:-1] and [..., N].
         act: "none" or an activation.
+        sums: "plain"; for 8-bit operands also "promoted", or "blocks" if scale_a and scale_b are
+            [M, K / 128] and [K / 128, N / 128].
     """
 
     device: Device
@@ -45,21 +48,28 @@ class Call:
     scale_b: Any
     alpha: float
     act: str
+    sums: str
 
     @property
     def extras(self) -> bool:
         """Whether the epilogue reads memory."""
-        return any(x is not None for x in (self.bias, self.residual, self.scale_a, self.scale_b))
+        return self.bias is not None or self.residual is not None or self.scaled
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the epilogue has factors of rows or columns."""
+        return self.sums != "blocks" and not (self.scale_a is None and self.scale_b is None)
 
     @property
     def plain(self) -> bool:
         """Whether there is no epilogue at all."""
-        return not self.extras and self.alpha == 1.0 and self.act == "none"
+        return (not self.extras and self.sums != "blocks" and self.alpha == 1.0
+                and self.act == "none")
 
 
 def check(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, alpha: Any,
-          scale_a: Any, scale_b: Any, out_dtype: Any, tf32: Any, dtype_a: Any,
-          dtype_b: Any) -> Call:
+          scale_a: Any, scale_b: Any, out_dtype: Any, tf32: Any, dtype_a: Any, dtype_b: Any,
+          fast_accum: Any) -> Call:
     """See `gpukit.matmul`.
 
     Raises:
@@ -73,11 +83,11 @@ def check(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, a
     lead = _leading(a, b)
     shape = (*lead, a.shape[-2], b.shape[-1])
     out = _output(out, out_dtype, shape, dtype, a, b, device)
-    factor_a, scale_a = _scale("scale_a", scale_a, a.shape[:-1], 1, device, out)
-    factor_b, scale_b = _scale("scale_b", scale_b, (*b.shape[:-2], b.shape[-1]), 0, device, out)
+    scales = scaling.check(scale_a, scale_b, a, b, out, dtype, device)
+    sums = ("blocks" if scales.blocks else "promoted" if held_a and not fast_accum else "plain")
     return Call(
         device, dtype, a, b, out, _bias(bias, out, device), _residual(residual, out, device),
-        scale_a, scale_b, _alpha(alpha, factor_a, factor_b), _activation(activation))
+        scales.a, scales.b, _alpha(alpha, scales.factor), _activation(activation), sums)
 
 
 def _bytes(name: str, array: Any, given: Any) -> tuple[Any, str | None]:
@@ -105,19 +115,11 @@ def _operand(name: str, array: Any, held: str | None,
                             "more")
     if held is None:
         arrays.check_float(_MATMUL, name, array)
-    _check_elements(name, array, device)
+    arrays.check_elements(_MATMUL, name, array, device)
     if max(array.shape[-2:]) > _MAX_SIZE:
         raise ArgumentError(f"matmul: {name} has shape {array.shape}; accepted: at most "
                             f"{_MAX_SIZE} rows and columns")
     return device, array
-
-
-def _check_elements(name: str, array: Any, device: Device) -> None:
-    """Address and strides are whole elements."""
-    arrays.check_aligned(_MATMUL, name, array, device)
-    if any(stride % array.dtype.itemsize for stride in array.strides):
-        raise ArgumentError(f"matmul: {name} has strides {array.strides} bytes; accepted: "
-                            f"multiples of its element size, {array.dtype.itemsize}")
 
 
 def _dtype(a: Any, b: Any, held_a: str | None, held_b: str | None, tf32: Any) -> str:
@@ -158,7 +160,7 @@ def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], dtype: str, a: Any
         raise ArgumentError(f"matmul: out has dtype {out.dtype} but out_dtype is {out_dtype}")
     if out.shape != shape:
         raise ArgumentError(f"matmul: out has shape {out.shape}, the product has {shape}")
-    _check_elements("out", out, device)
+    arrays.check_elements(_MATMUL, "out", out, device)
     _check_rows("out", out)
     _check_apart_from_itself(out)
     arrays.check_writable(_MATMUL, "out", out)
@@ -210,49 +212,13 @@ def _like_out(name: str, array: Any, out: Any, shape: tuple[int, ...], device: D
         raise ArgumentError(f"matmul: {name} has dtype {array.dtype}; accepted: out's, {out.dtype}")
     if array.shape != shape:
         raise ArgumentError(f"matmul: {name} has shape {array.shape}; accepted: {shape}")
-    _check_elements(name, array, device)
+    arrays.check_elements(_MATMUL, name, array, device)
     _check_rows(name, array)
     return array
 
 
-def _scale(name: str, value: Any, shape: tuple[int, ...], axis: int, device: Device,
-           out: Any) -> tuple[float, Any]:
-    """A factor for alpha and an array: one of them says it all.
-
-    Args:
-        shape: of one factor per row of a or column of b.
-        axis: where from the end another dimension of one may stand: [M, 1] or [1, N].
-    """
-    if value is None:
-        return 1.0, None
-    if isinstance(value, np.generic) or not hasattr(value, "shape"):
-        return arrays.check_scalar(_MATMUL, name, value), None
-    where, value = devices.adopt(name, value, _MATMUL)
-    arrays.check_device(_MATMUL, name, where, device)
-    if value.dtype != np.float32:
-        raise ArgumentError(f"matmul: {name} has dtype {value.dtype}; accepted: float32")
-    _check_elements(name, value, device)
-    arrays.check_no_overlap(_MATMUL, name, out, value, device, same_ok=False)
-    if value.size == 1:
-        return 1.0, value
-    at = len(shape) - 1 + axis
-    if value.shape == (*shape[:at], 1, *shape[at:]):
-        value = value.reshape(shape)
-    if value.shape != shape or not value.flags.c_contiguous:
-        raise _refused_scale(name, value, shape)
-    return 1.0, value
-
-
-def _refused_scale(name: str, value: Any, shape: tuple[int, ...]) -> Exception:
-    text = (f"matmul: {name} has shape {value.shape} and strides {value.strides} bytes; accepted: "
-            f"a number, one element, or {shape} without gaps")
-    if value.ndim == len(shape) + 1:
-        return UnsupportedError(f"{text}; factors of blocks along K are not supported yet")
-    return ArgumentError(text)
-
-
-def _alpha(alpha: Any, *factors: float) -> float:
-    product = math.prod(factors, start=arrays.check_scalar(_MATMUL, "alpha", alpha))
+def _alpha(alpha: Any, factor: float) -> float:
+    product = arrays.check_scalar(_MATMUL, "alpha", alpha) * factor
     if math.isfinite(product) and abs(product) > _F32_MAX:
         raise ArgumentError(f"matmul: alpha times scale_a times scale_b is {product}; accepted: "
                             "products that fit in float32")

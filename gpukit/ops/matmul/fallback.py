@@ -33,7 +33,7 @@ def epilogue(call: Call, sums: Any) -> None:
     kernel = call.device.compile(
         kernels.get("matmul.epilogue"),
         {"out": arrays.check_float("matmul", "out", call.out).name, "act": call.act})
-    scales = (call.scale_a, call.scale_b)
+    scales = (call.scale_a, call.scale_b) if call.scaled else (None, None)
     kernel.launch(
         (-(-batch * m * n // _BLOCK),), (_BLOCK,),
         (sums, call.out, *steps(call.out), m, n, batch, call.alpha, call.bias, call.residual,

@@ -46,7 +46,7 @@ def tunables(config: Gemm | Narrow, problem: Problem) -> dict[str, Value]:
     a, b = majors(config, problem)
     return {**common, "bm": config.bm, "bn": config.bn, "stages": config.stages, "cm": config.cm,
             "cn": config.cn, "split": config.split, "share": config.share, "a_major": a,
-            "b_major": b, "store": store(config, problem)}
+            "b_major": b, "store": store(config, problem), "sums": problem.sums}
 
 
 def majors(config: Gemm, problem: Problem) -> tuple[str, str]:
@@ -113,10 +113,16 @@ def _tile(config: Gemm, problem: Problem) -> Iterator[str]:
     if config.share == "columns" and majors(config, problem)[1] == "mn" and config.columns % 64:
         yield "a warpgroup's columns of an operand that runs along them are no multiple of 64"
     yield from _pieces(config, problem)
+    yield from _registers(config, problem)
+
+
+def _registers(config: Gemm, problem: Problem) -> Iterator[str]:
     blocks = config.rows // 64
-    most = _MAX_WITH_EXTRAS[blocks] if problem.extras and blocks else _MAX_ACCUMULATORS
-    if blocks * config.columns // 2 > most:
-        yield f"{blocks * config.columns // 2} accumulators per thread are more than {most}"
+    needed, most = blocks * config.columns // 2, _MAX_ACCUMULATORS
+    if problem.extras and blocks:
+        most = _MAX_WITH_EXTRAS[blocks]
+    if needed > most:
+        yield f"{needed} accumulators per thread are more than {most}"
 
 
 def _pieces(config: Gemm, problem: Problem) -> Iterator[str]:
@@ -144,8 +150,19 @@ def _sharing(config: Gemm, problem: Problem) -> Iterator[str]:
     if config.split > 1 and (config.bm != 128 or config.share != "rows"
                              or config.cm * config.cn > 1):
         yield "split goes with bm=128, share=rows and no other cluster"
+    if problem.sums == "blocks":
+        yield from _blockwise(config)
     if config.split > -(-problem.k * problem.itemsize // specs.ROW):
         yield f"K={problem.k} is too short to be divided"
+
+
+def _blockwise(config: Gemm) -> Iterator[str]:
+    """Factors of blocks are those of rows of A and of 128 columns of C, along all of K."""
+    if config.swap or config.split > 1:
+        yield "factors of blocks go with neither swap nor split"
+    columns = config.columns
+    if columns > 128 + (columns & -columns):
+        yield f"a warpgroup's {columns} columns touch more than two blocks of 128"
 
 
 def _narrow(config: Narrow, problem: Problem, properties: Properties) -> Iterator[str]:
@@ -153,6 +170,8 @@ def _narrow(config: Narrow, problem: Problem, properties: Properties) -> Iterato
     yield from _known(specs.NARROW, config)
     if problem.majors != ("k", "k"):
         yield "both operands must run along K"
+    if problem.sums != "plain":
+        yield "8-bit products are added up by the tensor cores alone: fast_accum=True"
     if config.rows * config.bn // 4 % config.split:
         yield f"split={config.split} does not divide rows bn / 4"
     if -(-problem.m // config.bn) > _MAX_GRID_YZ or problem.batch > _MAX_GRID_YZ:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from gpukit import dtypes
 from gpukit.devices.protocol import Device
+from gpukit.ops.matmul import scaling
 from gpukit.ops.matmul.arguments import Call
 
 ALIGN = 16  # bytes: what TMA asks of a tensor's base and of its rows
@@ -37,9 +38,11 @@ class Problem:
         dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3" or "e5m2".
         out: type of C.
         a, b: contiguous dimension of either, "k" or "mn"; "" if it has none.
-        tma_a, tma_b, tma_c: whether TMA can address them. A and B are packed where it cannot.
+        tma_a, tma_b, tma_c, tma_scale: whether TMA can address the matrices and the factors of A's
+            blocks. Where it cannot, A, B and factors are packed.
         extras: whether the epilogue reads memory.
         scales: whether there are factors of rows or columns.
+        sums: "plain"; for 8-bit operands also "promoted" and "blocks", see `cuda_src`.
     """
 
     m: int
@@ -53,9 +56,11 @@ class Problem:
     tma_a: bool = True
     tma_b: bool = True
     tma_c: bool = True
+    tma_scale: bool = True
     act: str = "none"
     extras: bool = False
     scales: bool = False
+    sums: str = "plain"
 
     @property
     def itemsize(self) -> int:
@@ -95,8 +100,9 @@ def describe(call: Call) -> tuple[Problem, Layout]:
     assert out_type is not None  # checked with the other arguments
     problem = Problem(
         m, n, k, batch, call.dtype, out_type.name, layout.a.major, layout.b.major, layout.a.tma,
-        layout.b.tma, _storable(out, device), call.act, call.extras,
-        call.scale_a is not None or call.scale_b is not None)
+        layout.b.tma, _storable(out, device),
+        call.sums != "blocks" or scaling.addressable(call.scale_a, device), call.act, call.extras,
+        call.scaled, call.sums)
     return problem, layout
 
 

@@ -53,7 +53,7 @@ def _run(call: Call, forced: Config | None) -> Launch | None:
         return None
     if not isinstance(config, Gemm | Narrow):
         return _launched(vector.bind(problem, call), call)
-    if problem.tma_a and problem.tma_b:
+    if problem.tma_a and problem.tma_b and problem.tma_scale:
         return _launched(sm90.bind(config, problem, layout, call), call)
     call, layout = _packed(call, problem, layout)
     _launched(sm90.bind(config, problem, layout, call), call)
@@ -80,4 +80,7 @@ def _packed(call: Call, problem: Problem, layout: Layout) -> tuple[Call, Layout]
     if not problem.tma_b:
         b = workspace.pack(call.device, call.b.swapaxes(1, 2))
         call, layout = replace(call, b=b.array), layout._replace(b=b.operand)
+    if not problem.tma_scale:
+        copy = workspace.pack(call.device, call.scale_a.T[None]).array[0]
+        call = replace(call, scale_a=copy.T[:call.scale_a.shape[0]])
     return call, layout

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpukit.devices.protocol import Device
 from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels import matmul_library as specs
-from gpukit.ops.matmul import limits
+from gpukit.ops.matmul import limits, scaling
 from gpukit.ops.matmul.arguments import Call
 from gpukit.ops.matmul.configs import Gemm, Narrow
 from gpukit.ops.matmul.fallback import scale_step
@@ -20,20 +20,37 @@ _ELEMENTS = {"tf32": "f32", "e4m3": "u8", "e5m2": "u8"}  # what tensor maps call
 _MAPS = 1024  # addresses that a launch remembers the tensor maps of
 
 
+class ScaleSteps(NamedTuple):
+    """Elements between the factors of rows, of columns, and of a column's K blocks; the pitch in
+    bytes of the factors of a row's K blocks."""
+
+    row: int
+    column: int
+    column_k: int = 0
+    row_pitch: int = 0
+
+
 def bind(config: Gemm | Narrow, problem: Problem, layout: Layout, call: Call) -> Launch:
     """A launch that takes what `run.handles` gives, for any arrays that lie like the call's."""
-    steps = scale_step(call.scale_a), scale_step(call.scale_b)
     if isinstance(config, Narrow):
-        return _narrow(config, problem, layout, steps, call.device)
-    return _gemm(config, problem, layout, steps, call.bias is not None, call.device)
+        return _narrow(config, problem, layout, _scale_steps(call), call.device)
+    return _gemm(config, problem, layout, _scale_steps(call), call.bias is not None, call.device)
 
 
-def _gemm(config: Gemm, problem: Problem, layout: Layout, scale_steps: tuple[int, int],
-          bias: bool, device: Device) -> Launch:
+def _scale_steps(call: Call) -> ScaleSteps:
+    if call.sums != "blocks":
+        return ScaleSteps(scale_step(call.scale_a), scale_step(call.scale_b))
+    column_k, column = (step // call.scale_b.dtype.itemsize for step in call.scale_b.strides)
+    return ScaleSteps(1, column, column_k, scaling.pitch(call.scale_a))
+
+
+def _gemm(config: Gemm, problem: Problem, layout: Layout, scales: ScaleSteps, bias: bool,
+          device: Device) -> Launch:
     chosen = limits.tunables(config, problem)
     kernel = device.compile(specs.GEMM, chosen)
     map_a, map_b = _operand_maps(config, problem, layout, device)
     map_c = _result_map(config, problem, layout, device, str(chosen["store"]))
+    map_scale = _scale_map(config, problem, scales.row_pitch, device)
     rows, columns = limits.cluster_tiles(config, problem)
     clusters = min(rows * columns * problem.batch, device.properties.sm_count // config.cluster)
     enqueue = kernel.bind((clusters * config.cluster,), (specs.GEMM_THREADS,))
@@ -43,34 +60,35 @@ def _gemm(config: Gemm, problem: Problem, layout: Layout, scale_steps: tuple[int
     steps_c = layout.c_row, layout.c_batch
     steps_bias = _turned((0, int(bias)), swap)
     steps_residual = (*_turned((layout.residual_row, 1), swap), layout.residual_batch)
-    steps_scale = _turned(scale_steps, swap)
+    steps_scale = (*_turned(scales[:2], swap), scales.column_k)
 
     def launch(a: Any, b: Any, c: Any, bias: Any, residual: Any, alpha: float, scale_a: Any,
                scale_b: Any) -> None:
         if swap:
             a, b, scale_a, scale_b = b, a, scale_b, scale_a
         first = map_a(a)
-        enqueue(first, map_b(b), first if map_c is None else map_c(c), c, *steps_c, *sizes, alpha,
-                bias, *steps_bias, residual, *steps_residual, scale_a, scale_b, *steps_scale, 0, 0)
+        enqueue(first, map_b(b), first if map_c is None else map_c(c),
+                first if map_scale is None else map_scale(scale_a), c, *steps_c, *sizes, alpha,
+                bias, *steps_bias, residual, *steps_residual, scale_a, scale_b, *steps_scale)
 
     return launch
 
 
-def _narrow(config: Narrow, problem: Problem, layout: Layout, scale_steps: tuple[int, int],
+def _narrow(config: Narrow, problem: Problem, layout: Layout, scales: ScaleSteps,
             device: Device) -> Launch:
     kernel = device.compile(specs.NARROW, limits.tunables(config, problem))
-    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
-    map_w = _along_k(problem, layout.b, n, config.rows, device)
-    map_x = _along_k(problem, layout.a, m, config.bn, device)
-    grid = -(-n // config.rows) * config.split, -(-m // config.bn), batch
+    sizes = problem.m, problem.n, problem.k
+    map_w = _along_k(problem, layout.b, problem.n, config.rows, device)
+    map_x = _along_k(problem, layout.a, problem.m, config.bn, device)
+    grid = -(-problem.n // config.rows) * config.split, -(-problem.m // config.bn), problem.batch
     enqueue = kernel.bind(grid, (specs.narrow_threads(config.rows),))
     steps_c = layout.c_row, layout.c_batch
-    residual_steps = layout.residual_row, layout.residual_batch
+    steps_residual = layout.residual_row, layout.residual_batch
 
     def launch(a: Any, b: Any, c: Any, bias: Any, residual: Any, alpha: float, scale_a: Any,
                scale_b: Any) -> None:
-        enqueue(map_w(b), map_x(a), c, *steps_c, m, n, k, alpha, bias, residual, *residual_steps,
-                scale_a, scale_b, *scale_steps)
+        enqueue(map_w(b), map_x(a), c, *steps_c, *sizes, alpha, bias, residual, *steps_residual,
+                scale_a, scale_b, *scales[:2])
 
     return launch
 
@@ -117,6 +135,15 @@ def _result_map(config: Gemm, problem: Problem, layout: Layout, device: Device,
         box = (swizzle // size, 64, 1)
     return _map(device, TensorMap(problem.out, (problem.n, problem.m, problem.batch), strides, box,
                                   swizzle))
+
+
+def _scale_map(config: Gemm, problem: Problem, pitch: int, device: Device) -> Any:
+    """Of factors of 1 x 128 blocks of A, rows fastest; None without them."""
+    if problem.sums != "blocks":
+        return None
+    k_blocks = -(-problem.k // scaling.BLOCK)
+    return _map(device, TensorMap("f32", (problem.m, k_blocks, 1), (pitch, pitch * k_blocks),
+                                  (config.bm, 1, 1), 0))
 
 
 def _map(device: Device, request: TensorMap) -> Callable[[Any], Any]:

@@ -47,7 +47,7 @@ def call(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, al
     """Launch and return the output, or None: go the long way.
 
     Args:
-        words: out_dtype, tf32, dtype_a, dtype_b.
+        words: out_dtype, tf32, dtype_a, dtype_b, fast_accum.
     """
     if type(a) is not _state.ndarray or type(b) is not _state.ndarray or type(alpha) is not float:
         return None
