@@ -74,8 +74,8 @@ class DeadlockError(KernelFault):
     """Nothing can run and nothing is in flight; the text names every blocked warp."""
 
 
-class LivelockError(KernelFault):
-    """Warps spin without changing anything."""
+class LivelockError(DeadlockError):
+    """Warps poll what nobody can change; the text names every warp and what it polls."""
 
 
 class BudgetExceededError(KernelFault):

@@ -36,11 +36,14 @@ class EventQueue:
             due = self._last[engine] = max(due, self._last.get(engine, 0))
         heapq.heappush(self._heap, (due, next(self._numbers), action, where))
 
-    def run_due(self) -> None:
-        """Complete everything whose time has come."""
+    def run_due(self) -> bool:
+        """Complete everything whose time has come; whether there was anything."""
+        any_due = False
         while self._heap and self._heap[0][0] <= self.now:
             _, _, action, where = heapq.heappop(self._heap)
             _complete(action, where)
+            any_due = True
+        return any_due
 
     def jump(self) -> bool:
         """Nothing can run: complete the next event, whenever it was due. False if none."""

@@ -25,6 +25,7 @@ from gpukit.emulator.outcomes import (
 )
 
 if TYPE_CHECKING:
+    from gpukit.emulator.spins import Polled
     from gpukit.emulator.wave import Wave
 
 NEVER = 1 << 60
@@ -40,7 +41,7 @@ def _repeats(outcome: Outcome) -> bool:
 class Split:
     """Lanes of a unit at one pc. ``mask`` is None if these are all lanes of the unit."""
 
-    __slots__ = ("frame", "mask", "park", "pc", "penalty", "polls", "streak")
+    __slots__ = ("frame", "mask", "park", "pc", "penalty", "polled", "polls", "streak")
 
     def __init__(self, pc: int, mask: Mask, frame: Frame | None = None) -> None:
         self.pc = pc
@@ -50,6 +51,7 @@ class Split:
         self.penalty = 0  # how often it was sent behind its siblings
         self.polls = 0  # volatile, acquiring or atomic reads since then: a spin waits for others
         self.streak = 0  # instructions since then
+        self.polled: tuple[int, Polled] | None = None  # the last of these reads: pc, what it saw
 
     @property
     def order(self) -> tuple[int, int, int]:

@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING
 from gpukit.emulator.errors import BudgetExceededError, KernelFault, LivelockError
 from gpukit.emulator.events import EventQueue
 from gpukit.emulator.lanes import Lanes, Split
+from gpukit.emulator.spins import LONGEST_LISTING, Spins
 from gpukit.emulator.warps import Gang, Warp
 
 if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
 GANG_QUANTUM = 1 << 15
-FAIR = 20_000  # steps without such a change before also the warps that a policy starves run
-STALLED = 5_000_000  # steps without any change to memory before a spin is called a livelock
+QUIET = 2_000  # steps without a change before those who poll are watched
+FAIR = 20_000  # ... before also the warps that a policy starves run
+STALLED = 20_000_000  # ... before loops that count are called endless all the same
+GLIMPSE = 64  # steps of a gang that is watched
+LAST_LOOK = 512  # instructions of a warp that spins, for the report
 
 
 class Scheduler:
     """Runs the warps of one wave until all have ended.
 
     ``changed`` is set by everything that other warps can see: a spin that waits for it ends, or
-    is reported after ``STALLED`` steps.
+    is reported. ``polls`` counts looks at what others change since it was last set.
     """
 
     def __init__(self, wave: Wave) -> None:
@@ -29,28 +33,50 @@ class Scheduler:
         self.policy = wave.launch.policy
         self.events = EventQueue(self.policy)
         self.changed = True
-        self._idle_steps = 0
+        self.polls = 0
+        self._woken = False
+        self._spins = Spins()
+        self._quiet_steps = 0  # without a change
+        self._idle_steps = 0  # and without a wake
         self._gangs: dict[tuple[int, int], Gang] = {}
 
     def run(self) -> None:
         """Run to the end. Raises ``DeadlockError``, ``LivelockError``, ``BudgetExceededError``."""
-        events = self.events
+        events, spins = self.events, self._spins
         while True:
-            events.run_due()
+            if events.run_due():
+                self._something_completed()
             ready = [warp for warp in self.wave.warps if warp.active and warp.runnable]
-            if not ready:
-                if events.jump() or self._expire():
-                    continue
+            worthy = spins.worth_a_turn(ready)
+            if worthy:
+                self._turn(worthy)
+            elif events.jump():
+                self._something_completed()
+            elif not self._expire():
                 if any(warp.active for warp in self.wave.warps):
-                    raise self.wave.deadlock()
+                    raise self._endless_spin(ready) if ready else self.wave.deadlock()
                 return
-            self._turn(ready)
+
+    def _something_completed(self) -> None:
+        self.changed = True
+        self._spins.clear()
 
     def ready(self, warp: Lanes) -> None:
         """A split of ``warp`` was woken."""
-        self.changed = True
+        self._woken = self._spins.woken = True
         for listener in self.wave.listeners:
             listener.woken(warp)
+
+    def told_time(self) -> int:
+        """The time, for a warp that reads the clock: its spin may end by that."""
+        self._spins.clear()
+        return self.events.now
+
+    def _endless_spin(self, spinning: list[Warp]) -> LivelockError:
+        """Each goes round once more by itself: in a gang only one lane's polls are noted."""
+        for warp in spinning[:LONGEST_LISTING]:
+            warp.turn(LAST_LOOK)
+        return self.wave.endless_spin("nothing that these warps poll can change")
 
     def _expire(self) -> bool:
         """Nothing will ever happen: let waits that have a time limit run out, one by one."""
@@ -60,12 +86,13 @@ class Scheduler:
                 if park is not None and park.expire is not None and park.expire(split):
                     park.queue.discard(split)
                     split.park = None
+                    self._spins.resume(warp)
                     return True
         return False
 
     def _turn(self, ready: list[Warp]) -> None:
-        spinning = self._idle_steps > FAIR
-        warp = ready[self._idle_steps % len(ready)] if spinning else self.policy.pick(ready)
+        spinning = self._quiet_steps > FAIR
+        warp = ready[self._quiet_steps % len(ready)] if spinning else self.policy.pick(ready)
         companions = self._companions(warp)
         if len(companions) > 1:
             steps, issued = self._together(companions)
@@ -73,14 +100,14 @@ class Scheduler:
             steps = issued = warp.turn(self.policy.quantum())
         self.events.now += issued
         self.wave.launch.issued += issued
-        self._watch(warp, steps)
+        self._watch(companions, steps)
 
     def _together(self, companions: list[Warp]) -> tuple[int, int]:
         """Run warps as a gang, then what the gang could not do warp by warp."""
         gang = self._gang(companions)
         gang.gather()
         try:
-            steps = gang.turn(GANG_QUANTUM)
+            steps = gang.turn(GLIMPSE if self._watching else GANG_QUANTUM)
         finally:
             gang.scatter()
         issued = steps * len(companions)
@@ -90,21 +117,32 @@ class Scheduler:
                     issued += warp.turn(1)
         return steps, issued
 
-    def _watch(self, warp: Warp, steps: int) -> None:
+    @property
+    def _watching(self) -> bool:
+        """Whether nothing has changed for a while and somebody polls."""
+        return self._quiet_steps > QUIET and self.polls > 0
+
+    def _watch(self, warps: list[Warp], steps: int) -> None:
         launch = self.wave.launch
-        self._idle_steps = 0 if self.changed else self._idle_steps + steps
-        self.changed = False
+        if self.changed:
+            self._quiet_steps = self.polls = 0
+            self._spins.clear()
+        else:
+            self._quiet_steps += steps
+            if self._watching:
+                self._spins.ran(warps, steps)
+        self._idle_steps = 0 if self.changed or self._woken else self._idle_steps + steps
+        self.changed = self._woken = False
         if launch.issued > launch.budget:
             raise self._stopped(
                 BudgetExceededError(
                     f"more than {launch.budget} warp instructions issued; raise budget= if the "
                     "kernel is meant to run that long"
                 ),
-                warp,
+                warps[0],
             )
         if self._idle_steps > STALLED and not len(self.events):
-            why = f"no thread has changed anything for {self._idle_steps} steps: an endless spin"
-            raise self._stopped(LivelockError(why), warp)
+            raise self.wave.endless_spin(f"no thread has changed anything for {STALLED} steps")
 
     @staticmethod
     def _stopped(fault: KernelFault, warp: Warp) -> KernelFault:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpukit.emulator.cta import Cta
-from gpukit.emulator.errors import DeadlockError
+from gpukit.emulator.errors import DeadlockError, LivelockError
+from gpukit.emulator.lanes import Split
 from gpukit.emulator.mem.local import LocalMemory
 from gpukit.emulator.mem.shared import SharedMemory
 from gpukit.emulator.program import Program, Slot
 from gpukit.emulator.scheduler import Scheduler
 from gpukit.emulator.special import special_row
+from gpukit.emulator.spins import LONGEST_LISTING
 from gpukit.emulator.tally import Tally
 from gpukit.emulator.warps import WARP, Warp
 
@@ -139,17 +141,30 @@ class Wave:
         """The CTA that a lane of the wave belongs to."""
         return self.ctas[lane // self.lanes_per_cta]
 
+    # Reports
+
     def deadlock(self) -> DeadlockError:
         """A report of every blocked split: where it stands and what it waits for."""
-        lines = []
-        for warp in self.warps:
-            for split in warp.splits:
-                assert split.park is not None
-                pc = split.pc if split.park.retry else split.pc - 1
-                count = 32 if split.mask is None else int(split.mask.sum())
-                lines.append(
-                    f"CTA {warp.cta.position} warp {warp.index} ({count} lanes) at "
-                    f"{self.program.place(pc)}: {split.park.reason()}"
-                )
-        listing = "\n  ".join(dict.fromkeys(lines))
-        return DeadlockError(f"deadlock, nothing can run:\n  {listing}")
+        return DeadlockError(f"deadlock, nothing can run:\n  {self._listing()}")
+
+    def endless_spin(self, why: str) -> LivelockError:
+        """The same where some splits still run: what they poll, and where."""
+        return LivelockError(f"endless spin, {why}:\n  {self._listing()}")
+
+    def _listing(self) -> str:
+        lines = [self._blocked(warp, split) for warp in self.warps for split in warp.splits]
+        lines = list(dict.fromkeys(lines))
+        more = [f"and {len(lines) - LONGEST_LISTING} more"] if len(lines) > LONGEST_LISTING else []
+        return "\n  ".join(lines[:LONGEST_LISTING] + more)
+
+    def _blocked(self, warp: Warp, split: Split) -> str:
+        pc, what = split.pc, "runs in a loop that reads nothing others change"
+        if split.park is not None:
+            pc, what = split.pc if split.park.retry else split.pc - 1, split.park.reason()
+        elif split.polled is not None:
+            pc, what = split.polled[0], f"polls {split.polled[1].describe()}"
+        count = 32 if split.mask is None else int(split.mask.sum())
+        return (
+            f"CTA {warp.cta.position} warp {warp.index} ({count} lanes) at "
+            f"{self.program.place(pc)}: {what}"
+        )

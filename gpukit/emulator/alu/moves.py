@@ -118,7 +118,7 @@ def _clock(target: Operand, source: Special, type_: PtxType, assembler: Assemble
     kept = (1 << type_.bits) - 1
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
-        now = lanes.wave.scheduler.events.now >> shift & kept
+        now = lanes.wave.scheduler.told_time() >> shift & kept
         lanes.V[d][slice(None) if mask is None else mask] = now
         return YIELD
 

@@ -36,6 +36,10 @@ class Access:
         """The address that the active lane at ``position`` used, for messages."""
         return self.store.address_of(int(self.bytes[position]))
 
+    def describe(self) -> str:
+        """What the first active lane accesses."""
+        return f"{self.space} memory at 0x{self.address(0):x}"
+
     def active_lanes(self, width: int) -> Any:
         """Positions in the unit of the lanes that take part."""
         return np.arange(width) if self.mask is None else np.flatnonzero(self.mask)
@@ -100,7 +104,8 @@ class Access:
 
     def mark_written(self, lanes: Lanes) -> None:
         """Record that the bytes hold values now."""
-        lanes.wave.scheduler.changed = True
+        if self.space != "local":
+            lanes.wave.scheduler.changed = True
         store, pattern = self.store, self.pattern
         if store.init is None:
             return

@@ -16,6 +16,7 @@ from gpukit.emulator.mem.spaces import Place, take_space
 from gpukit.emulator.mem.transfer import require_writable, take_order, take_vector
 from gpukit.emulator.ptx.ir import Instr, Operand, Sink, Vec
 from gpukit.emulator.ptx.types import PtxType
+from gpukit.emulator.spins import note_poll
 
 if TYPE_CHECKING:
     from gpukit.emulator.assembler import Assembler
@@ -64,8 +65,9 @@ def _build(
     place = Place(assembler, operands[0], space, type_.bytes * count)
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
-        lanes.current.polls += returned is not None
         for access in place.accesses(lanes, mask):
+            if returned is not None:
+                note_poll(lanes, access)
             require_writable(access)
             access.pattern.hits[ATOMICS] += 1
             access.check_read(lanes, "atomic", order)

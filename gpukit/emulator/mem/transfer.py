@@ -11,6 +11,7 @@ from gpukit.emulator.mem.patterns import LOADS, STORES
 from gpukit.emulator.mem.spaces import Place, take_space
 from gpukit.emulator.ptx.ir import Addr, Instr, Operand, Sym, Var, Vec
 from gpukit.emulator.ptx.types import TYPES, PtxType
+from gpukit.emulator.spins import note_poll
 
 if TYPE_CHECKING:
     from gpukit.emulator.assembler import Assembler
@@ -87,8 +88,9 @@ def load(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     polls = order != "weak"
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
-        lanes.current.polls += polls
         for access in place.accesses(lanes, mask):
+            if polls:
+                note_poll(lanes, access)
             _fetch(lanes, access, elements, order)
             for listener in lanes.wave.listeners:
                 listener.accessed(lanes, access, "read", order)

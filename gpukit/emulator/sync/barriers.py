@@ -42,6 +42,7 @@ class Barrier:
         self.places: dict[Warp, int] = {}  # pc of each warp's first arrival
         self.votes: list[tuple[Warp, Any, Any]] = []  # of a reduction: warp, lanes, predicates
         self.finish: Callable[[], None] | None = None  # delivers a reduction's result
+        self.result: Any = None  # of the last reduction
 
     # Arriving
 
@@ -275,3 +276,6 @@ def _deliver(barrier: Barrier, kind: str, d: int) -> None:
     result = {"popc": every.sum(), "and": every.all(), "or": every.any()}[kind]
     for warp, active, _ in barrier.votes:
         warp.V[d][active] = result
+    if result != barrier.result:
+        barrier.cta.wave.scheduler.changed = True
+        barrier.result = result

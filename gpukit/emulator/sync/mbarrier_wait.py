@@ -8,6 +8,7 @@ from gpukit.emulator.instructions import Mask, Modifiers, Op, op
 from gpukit.emulator.outcomes import Diverge, Outcome, Park
 from gpukit.emulator.ptx.ir import Instr
 from gpukit.emulator.ptx.types import TYPES
+from gpukit.emulator.spins import note_poll
 from gpukit.emulator.sync.mbarrier import MBarrier, Patience, let_go
 from gpukit.emulator.sync.mbarrier_ops import (
     Groups,
@@ -65,7 +66,7 @@ def _go_on(
 
 def _impatient(warp: Warp, barrier: MBarrier) -> bool:
     """Whether a warp has polled an unchanged barrier so often that it had better sleep."""
-    warp.current.polls += 1
+    note_poll(warp, barrier)
     polls = barrier.cta.cluster[0].state(Patience).polls
     key = (warp, barrier)
     stamp, count = polls.get(key, (barrier.phase, 0))
