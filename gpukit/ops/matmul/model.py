@@ -18,47 +18,63 @@ from gpukit.ops.matmul.problem import Problem
 
 @dataclass(frozen=True)
 class Figures:
-    """The model's constants.
+    """The model's constants; those without a source are fitted to sweeps on an H200.
 
     Attributes:
         clock: SM cycles per microsecond: an H200 in short bursts.
         tensor: bytes of A times bytes of B that an SM multiplies per cycle, per byte of K and
             element of C: 4096 dense FLOP of 16-bit operands (H100 whitepaper), as much in bytes
             for every type.
-        shared: bytes per cycle of an SM's shared memory.
+        shared: bytes per cycle of an SM's shared memory that wgmma reads.
+        filling: share of what TMA writes there that reading has to wait for.
         l2, l2_sm: bytes per cycle that L2 delivers in all, and to one SM at most; measured loads
             of an H200 are 12 to 15 TB/s.
         memory: bytes per microsecond, as copies reach them on an H200.
+        ramp: microseconds until memory is busy and after it is.
         latency: cycles from asking for a first tile to having it.
+        restart: cycles lost between CTAs that follow each other on an SM.
+        across: how much longer a step's latency is with A shared across the cluster, not B.
         launch: microseconds of an empty kernel of this kind, set-up and exit included.
+        launch_narrow: of a smaller one.
+        meet: more for the CTAs of a cluster, which start and end together.
         write: bytes per cycle of C that a CTA writes out, staged through shared memory.
         write_direct: by plain stores.
         finish: cycles before and after a write-out: pipeline drained, and filled again.
         step: cycles per step along K beside the slowest part.
         alone: how much longer one warpgroup takes that has no other to hide its waits.
-        exchange: cycles to hand over and add up the sums of a split tile.
+        exchange: cycles to meet and hand over the sums of a split tile.
+        exchange_element: and for each of them.
         extras: cycles per element of C and thread for an epilogue that reads memory.
         flight: microseconds that a byte takes from memory, for the bandwidth of few CTAs.
-        vector_rows: rows of A up to which the kernels without tensor cores are considered.
+        softness: exponent of the sum of memory's and the SMs' time: neither hides all the other.
+        vector_rows: rows of A up to which the kernels without tensor cores are best.
     """
 
     clock: float = 1755.0
     tensor: float = 32.0
     shared: float = 128.0
-    l2: float = 6150.0
+    filling: float = 0.1
+    l2: float = 7000.0
     l2_sm: float = 64.0
-    memory: float = 4.2e6
+    memory: float = 4.3e6
+    ramp: float = 0.7
     latency: float = 1200.0
+    restart: float = 5000.0
+    across: float = 1.5
     launch: float = 2.4
+    launch_narrow: float = 2.0
+    meet: float = 0.35
     write: float = 40.0
     write_direct: float = 16.0
     finish: float = 300.0
     step: float = 4.0
-    alone: float = 1.08
-    exchange: float = 1500.0
+    alone: float = 1.0
+    exchange: float = 1000.0
+    exchange_element: float = 0.35
     extras: float = 8.0
     flight: float = 1.0
-    vector_rows: int = 0
+    softness: float = 5.0
+    vector_rows: int = 1
 
 
 HOPPER = Figures()
@@ -99,7 +115,17 @@ def _gemm(c: Gemm, p: Problem, gpu: Properties, f: Figures) -> float:
         cycles = max(waves * main, (waves + 1) // 2 * (main + end) * f.alone) + end
     else:
         cycles = waves * (main + end + f.finish)
-    return f.launch + max((f.latency + cycles) / f.clock, traffic(p) / f.memory)
+    launch = f.launch + f.meet * (c.cluster > 1)
+    return launch + _overlapped((f.latency + cycles) / f.clock, _memory(p, f), f)
+
+
+def _memory(problem: Problem, f: Figures) -> float:
+    return f.ramp + traffic(problem) / f.memory
+
+
+def _overlapped(busy: float, memory: float, f: Figures) -> float:
+    """Two things at once: a little more than the longer of them."""
+    return float((busy ** f.softness + memory ** f.softness) ** (1 / f.softness))
 
 
 def _step(c: Gemm, p: Problem, ctas: int, f: Figures) -> float:
@@ -108,8 +134,9 @@ def _step(c: Gemm, p: Problem, ctas: int, f: Figures) -> float:
     stage = (c.bm + c.bn) * specs.ROW
     reads = blocks * (64 + c.columns) * specs.ROW
     loads = (c.bm / c.cn + c.bn / c.cm) * specs.ROW
-    return f.step + max(c.bm * c.bn / f.tensor, (reads + stage) / f.shared,
-                        loads * ctas / f.l2, loads / f.l2_sm)
+    latency = f.flight * f.clock / c.stages * (f.across if c.cn > 1 else 1.0)
+    return f.step + max(c.bm * c.bn / f.tensor, (reads + f.filling * stage) / f.shared,
+                        loads * ctas / f.l2, loads / f.l2_sm, latency)
 
 
 def _write_out(c: Gemm, p: Problem, f: Figures) -> float:
@@ -119,19 +146,23 @@ def _write_out(c: Gemm, p: Problem, f: Figures) -> float:
     cycles = elements * p.out_size / (f.write_direct if direct else f.write)
     if p.extras:
         cycles += elements / 256 * f.extras
-    return cycles + (f.exchange if c.split > 1 else 0.0)
+    return cycles + (f.exchange + f.exchange_element * c.bm * c.bn if c.split > 1 else 0.0)
 
 
 def _narrow(c: Narrow, p: Problem, gpu: Properties, f: Figures) -> float:
     shared = specs.NARROW.shared_bytes(limits.tunables(c, p)) + 1024
-    resident = min(_SM_SHARED // shared, _SM_THREADS // specs.narrow_threads(c.rows))
-    ctas = -(-p.n // c.rows) * c.split * -(-p.m // c.bn) * p.batch
-    per_sm = -(-ctas // gpu.sm_count)
-    steps = _ceil(p.k * p.itemsize, specs.ROW * c.split)
-    step_bytes = (c.rows + c.bn) * specs.ROW
-    flying = min(resident, per_sm) * min(c.stages, steps) * step_bytes
-    rate = min(f.memory / min(gpu.sm_count, ctas), flying / f.flight)
-    multiply = (specs.narrow_rows(c.rows) + c.bn) * specs.ROW / f.shared + f.step
-    busy = per_sm * max(steps * step_bytes / rate, steps * multiply / f.clock)
-    return f.launch + f.flight + c.bn * c.rows * 4 / f.write / f.clock + max(
-        busy, traffic(p) / f.memory)
+    resident = max(1, min(_SM_SHARED // shared, _SM_THREADS // specs.narrow_threads(c.rows)))
+    ctas = _ceil(p.n, c.rows) * c.split * _ceil(p.m, c.bn) * p.batch
+    per_sm = _ceil(ctas, gpu.sm_count)
+    steps = _ceil(_ceil(p.k * p.itemsize, specs.ROW), c.split)
+    blocks = specs.narrow_rows(c.rows) // 64
+    step = f.step + max(blocks * (64 + c.bn) * specs.ROW / f.shared,
+                        (c.rows + c.bn) * specs.ROW / f.l2_sm,
+                        f.flight * f.clock / c.stages / min(resident, per_sm))
+    end = c.bn * c.rows * 4 / f.write
+    if c.split > 1:
+        end += f.exchange * (c.split - 1) + f.exchange_element * c.bn * c.rows
+    waves = _ceil(per_sm, resident)
+    busy = f.latency + end + (waves - 1) * f.restart + per_sm * steps * step
+    launch = f.launch_narrow + f.meet * (c.split > 1)
+    return launch + _overlapped(busy / f.clock, _memory(p, f), f)
