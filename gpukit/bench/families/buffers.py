@@ -75,10 +75,16 @@ def judge(got: Array, want: Array, bound: Bound, complete: bool) -> CheckResult:
 
 
 def torch_stream() -> Any:
-    """A context that makes torch launch on CuPy's current stream."""
+    """A context that makes torch launch on CuPy's current stream.
+
+    The null stream has no pointer to give: torch takes 0 for "none" and hands out a stream of its
+    pool, which does not wait for the null stream.
+    """
     import torch
 
-    return torch.cuda.stream(torch.cuda.ExternalStream(stream_pointer()))
+    pointer = stream_pointer()
+    external = torch.cuda.ExternalStream(pointer) if pointer else torch.cuda.default_stream()
+    return torch.cuda.stream(external)
 
 
 def stream_pointer() -> int:
