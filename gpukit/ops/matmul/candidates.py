@@ -7,13 +7,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gpukit.devices.protocol import Properties
-from gpukit.kernels import matmul_library as specs
 from gpukit.ops.matmul import limits
 from gpukit.ops.matmul.configs import Config, Gemm, Narrow
 from gpukit.ops.matmul.problem import Problem
 
 _CLUSTERS = ((1, 1), (2, 1), (1, 2))  # wider ones never won a sweep on an H200
-_MAX_STAGES = max(int(c) for t in specs.GEMM.tunables if t.name == "stages" for c in t.choices)
 _ANY_SIZE = 1 << 20
 _SWAPPED_BELOW = 128  # rows of C: with more, tiles of C itself fit as well
 _NARROW_BELOW = 257
@@ -40,8 +38,9 @@ def _gemms(kind: Problem, properties: Properties, swap: bool) -> tuple[Gemm, ...
     tiles = (*_tiles(), *_short_tiles()) if swap else _tiles()
     whole = [replace(tile, swap=swap, cm=cm, cn=cn) for tile in tiles for cm, cn in _CLUSTERS]
     split = [Gemm(128, bn, split=2, swap=swap) for bn in range(32, 257, 16)]
-    deep = (_deepest(config, kind, properties) for config in (*whole, *split))
-    return tuple(c for c in deep if not limits.refusal(c, kind, properties))
+    deep = (limits.settled(config, kind, properties) for config in (*whole, *split))
+    return tuple(c for c in deep if isinstance(c, Gemm)
+                 and not limits.refusal(c, kind, properties))
 
 
 def _tiles() -> Iterator[Gemm]:
@@ -58,13 +57,6 @@ def _short_tiles() -> Iterator[Gemm]:
     """For few rows of C, which are the columns of swapped tiles."""
     for bn in (8, 24, 40, 56):
         yield from (Gemm(128, bn), Gemm(64, bn, share="pingpong"), Gemm(128, bn, share="pingpong"))
-
-
-def _deepest(config: Gemm, kind: Problem, properties: Properties) -> Gemm:
-    """As many stages as shared memory holds."""
-    free = properties.shared_per_cta - 4 * specs.PIECE
-    stage = specs.stage_bytes(limits.tunables(config, kind)) + 16
-    return replace(config, stages=max(2, min(_MAX_STAGES, free // stage)))
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ class Gemm:
 
     Attributes:
         bm, bn: rows and columns of C per CTA; of C^T if swap.
-        stages: tiles of A and B in flight.
+        stages: tiles of A and B in flight; 0: as many as shared memory holds.
         cm, cn: CTAs of a cluster along either; they share what they load.
         split: CTAs of a cluster that divide K.
         share: "rows" or "columns" of a tile, or whole tiles: "pingpong".
@@ -33,7 +33,7 @@ class Gemm:
     kind: ClassVar[str] = "gemm"
     bm: int = 128
     bn: int = 256
-    stages: int = 4
+    stages: int = 0
     cm: int = 1
     cn: int = 1
     split: int = 1
@@ -67,14 +67,14 @@ class Narrow:
     Attributes:
         rows: columns of C (rows of weights) per CTA.
         bn: rows of C (tokens) per CTA.
-        stages: tiles in flight.
+        stages: tiles in flight; 0: as many as shared memory holds.
         split: CTAs of a cluster that divide K.
     """
 
     kind: ClassVar[str] = "narrow"
     rows: int = 64
     bn: int = 16
-    stages: int = 8
+    stages: int = 0
     split: int = 1
 
     def __str__(self) -> str:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpukit.devices.protocol import Properties
 from gpukit.kernels import matmul_library as specs
 from gpukit.kernels.spec import KernelSpec, Value
-from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Vector
+from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Vector
 from gpukit.ops.matmul.problem import Problem
 
 TENSOR_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2")
+_EXACT = ("f32", "tf32", "f16", "bf16")  # what kernels without such tensor cores multiply exactly
 _MAX_GRID_YZ = 65535
 _MAX_TILES = 2**31 - 1
 VECTOR_ROWS = 8
+_VECTOR_SHARED = 400_000  # bytes of A that eight CTAs share out among them, rounded up to half
 
-# Accumulators per thread that leave registers for the rest, measured by compiling.
-_MAX_ACCUMULATORS = 208
-_MAX_WITH_EXTRAS = {1: 128, 2: 112, 3: 96, 4: 96}  # by 64-row blocks of a warpgroup
+# Accumulators per thread that leave registers for the rest, found by compiling.
+_MAX_ACCUMULATORS = {"rows": 200, "columns": 200, "pingpong": 208}
+_MAX_PROMOTED = 224  # with those of 128 bytes of K
+_MAX_WITH_EXTRAS = (128, 104)  # a warpgroup has one block of 64 rows, or more
 
 
 def refusal(config: Config, problem: Problem, properties: Properties) -> str:
@@ -27,6 +31,18 @@ def refusal(config: Config, problem: Problem, properties: Properties) -> str:
                else _vector(problem, properties) if isinstance(config, Vector)
                else _ladder(config.rung, problem, properties))
     return next(reasons, "")
+
+
+def settled(config: Config, problem: Problem, properties: Properties) -> Config:
+    """The configuration with as many stages as fit, where it leaves them open."""
+    if isinstance(config, Vector | Ladder) or config.stages:
+        return config
+    spec = specs.NARROW if isinstance(config, Narrow) else specs.GEMM
+    counts = next(t.choices for t in spec.tunables if t.name == "stages")
+    shared = (spec.shared_bytes({**tunables(config, problem), "stages": n}) for n in counts)
+    fitting = [int(n) for n, needed in zip(counts, shared, strict=True)
+               if needed <= properties.shared_per_cta]
+    return replace(config, stages=max(fitting, default=int(counts[0])))
 
 
 def store(config: Gemm, problem: Problem) -> str:
@@ -118,9 +134,11 @@ def _tile(config: Gemm, problem: Problem) -> Iterator[str]:
 
 def _registers(config: Gemm, problem: Problem) -> Iterator[str]:
     blocks = config.rows // 64
-    needed, most = blocks * config.columns // 2, _MAX_ACCUMULATORS
-    if problem.extras and blocks:
-        most = _MAX_WITH_EXTRAS[blocks]
+    needed, most = blocks * config.columns // 2, _MAX_ACCUMULATORS[config.share]
+    if problem.sums != "plain":
+        most = min(most, _MAX_PROMOTED - config.columns // 2)
+    if problem.extras:
+        most = min(most, _MAX_WITH_EXTRAS[blocks > 1])
     if needed > most:
         yield f"{needed} accumulators per thread are more than {most}"
 
@@ -185,10 +203,12 @@ def _narrow(config: Narrow, problem: Problem, properties: Properties) -> Iterato
 def _vector(problem: Problem, properties: Properties) -> Iterator[str]:
     if problem.m > VECTOR_ROWS or problem.batch > 1:
         yield f"it takes one matrix of up to {VECTOR_ROWS} rows"
-    if problem.dtype not in ("f32", "f16", "bf16"):
+    if problem.dtype not in _EXACT:
         yield f"it multiplies f32, f16 and bf16, not {problem.dtype}"
     if problem.scales:
         yield "it has no factors of rows or columns"
+    if problem.b == "mn" and problem.m * problem.k * problem.itemsize > _VECTOR_SHARED:
+        yield f"K={problem.k} is too long for {problem.m} rows in shared memory"
     if problem.a != "k" or not problem.b:
         yield "a must run along K, b along K or N"
     if properties.capability < ((8, 0) if problem.b == "k" else (9, 0)):
@@ -198,10 +218,10 @@ def _vector(problem: Problem, properties: Properties) -> Iterator[str]:
 def _ladder(rung: str, problem: Problem, properties: Properties) -> Iterator[str]:
     if rung not in ("k1", "sm80.a2", "sm80.a3"):
         yield f"rung={rung} is none of k1, sm80.a2, sm80.a3"
-    if problem.dtype not in ("f32", "f16", "bf16"):
+    if problem.dtype not in _EXACT:
         yield f"it multiplies f32, f16 and bf16, not {problem.dtype}"
     if rung != "k1":
-        if problem.dtype == "f32":
+        if problem.itemsize != 2:
             yield f"{rung} multiplies f16 and bf16"
         if not (problem.a and problem.b):
             yield f"{rung} needs operands with a contiguous dimension"

@@ -44,10 +44,10 @@ def _run(call: Call, forced: Config | None) -> Launch | None:
     properties = call.device.properties
     if forced is None:
         config = choose(problem, properties)
-    elif refusal := limits.refusal(forced, problem, properties):
-        raise ArgumentError(f"matmul: config {forced} does not go with this call: {refusal}")
     else:
-        config = forced
+        config = limits.settled(forced, problem, properties)
+        if refusal := limits.refusal(config, problem, properties):
+            raise ArgumentError(f"matmul: config {forced} does not go with this call: {refusal}")
     if isinstance(config, Ladder):
         fallback.run(call, config.rung)
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import astuple
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from gpukit.devices.protocol import Properties
@@ -33,11 +33,15 @@ def lookup(problem: Problem, properties: Properties) -> Config | None:
     if not entries:
         return None
     text = entries.get(key(problem, properties))
-    if text is None:
-        return None
+    return None if text is None else _applicable(text, problem, properties)
+
+
+@lru_cache(maxsize=4096)
+def _applicable(text: str, problem: Problem, properties: Properties) -> Config | None:
+    """The configuration, unless this version has no such kernel."""
     try:
         config = parse(text)
-    except ArgumentError:  # of another version
+    except ArgumentError:
         return None
     return None if limits.refusal(config, problem, properties) else config
 
@@ -59,6 +63,11 @@ def store(problem: Problem, properties: Properties, config: Config) -> None:
     scratch = target.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps(entries, indent=1, sort_keys=True), encoding="utf-8")
     scratch.replace(target)
+    forget()
+
+
+def forget() -> None:
+    """Read the file again when it is next asked for."""
     _entries.cache_clear()
 
 

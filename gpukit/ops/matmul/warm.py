@@ -20,13 +20,17 @@ _F32_MAX = float(np.finfo(np.float32).max)
 
 
 class _Entry(NamedTuple):
-    """A bound launch, the output it makes, and how far each array reaches from its address."""
+    """A bound launch, the output it makes, and what each array spans: (lowest byte, byte past the
+    highest) from its address, for a, b and out, and for bias, residual, scale_a and scale_b."""
 
     launch: Callable[..., None]
     shape: tuple[int, ...]
     dtype: Any
     nbytes: int
-    spans: tuple[tuple[int, int], ...]  # of out, a, b, bias, residual, scale_a, scale_b
+    span_a: tuple[int, int]
+    span_b: tuple[int, int]
+    span_out: tuple[int, int]
+    others: tuple[tuple[int, int], ...]
 
 
 class _State:
@@ -49,28 +53,33 @@ def call(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, al
     Args:
         words: out_dtype, tf32, dtype_a, dtype_b, fast_accum.
     """
-    if type(a) is not _state.ndarray or type(b) is not _state.ndarray or type(alpha) is not float:
-        return None
     if type(scale_a) is float:
         alpha, scale_a = alpha * scale_a, None
     if type(scale_b) is float:
         alpha, scale_b = alpha * scale_b, None
-    if not -_F32_MAX <= alpha <= _F32_MAX:
+    if type(alpha) is not float or not -_F32_MAX <= alpha <= _F32_MAX:
         return None
-    try:
-        key = _key(a, b, (out, bias, residual, scale_a, scale_b), activation, words)
-        entry = None if key is None else _state.entries.get(key)
-    except TypeError:  # a word that is none
-        return None
-    if entry is None or not _here(a):
+    others = _others(bias, residual, scale_a, scale_b)
+    entry = _find(a, b, out, others, activation, words)
+    if entry is None:
         return None
     if out is None:
         out = _state.ndarray(entry.shape, entry.dtype, _state.alloc(entry.nbytes))
-    elif not _apart(entry, out, a, b, bias, residual, scale_a, scale_b):
+    elif not _apart(entry, a.data.ptr, b.data.ptr, out, others):
         return None
-    entry.launch(a.data.ptr, b.data.ptr, out.data.ptr, _address(bias), _address(residual), alpha,
-                 _address(scale_a), _address(scale_b))
+    if not others:
+        entry.launch(a.data.ptr, b.data.ptr, out.data.ptr, 0, 0, alpha, 0, 0)
+    else:
+        bias, residual, scale_a, scale_b = (0 if x is None else x.data.ptr for x in others)
+        entry.launch(a.data.ptr, b.data.ptr, out.data.ptr, bias, residual, alpha, scale_a, scale_b)
     return out
+
+
+def _others(*arrays: Any) -> tuple[Any, ...]:
+    """bias, residual, scale_a and scale_b; nothing if there is none of them."""
+    bias, residual, scale_a, scale_b = arrays
+    bare = bias is None and residual is None and scale_a is None and scale_b is None
+    return () if bare else arrays
 
 
 def keep(given: tuple[Any, ...], checked: Call, launch: Callable[..., None]) -> None:
@@ -81,18 +90,17 @@ def keep(given: tuple[Any, ...], checked: Call, launch: Callable[..., None]) -> 
     """
     _learn_cupy()
     a, b, out, bias, activation, residual, _, scale_a, scale_b, *words = given
-    optional = [None if type(x) is float else x for x in (out, bias, residual, scale_a, scale_b)]
-    if type(a) is not _state.ndarray or type(b) is not _state.ndarray:
-        return
-    key = _key(a, b, optional, activation, tuple(words))
+    others = _others(bias, residual, *(None if type(x) is float else x
+                                       for x in (scale_a, scale_b)))
+    key = _key(a, b, out, others, activation, tuple(words))
     if key is None:
         return
-    result, device = checked.out, checked.device
-    ordered = (result, a, b, bias, residual, optional[3], optional[4])
     if len(_state.entries) >= _CAPACITY:
         _state.entries.clear()
-    _state.entries[key] = _Entry(launch, result.shape, result.dtype, result.nbytes, tuple(
-        (0, 0) if x is None else _span(x, device) for x in ordered))
+    result, device = checked.out, checked.device
+    _state.entries[key] = _Entry(
+        launch, result.shape, result.dtype, result.nbytes, _span(a, device), _span(b, device),
+        _span(result, device), tuple(_span(x, device) for x in others))
 
 
 def _learn_cupy() -> None:
@@ -106,44 +114,58 @@ def _learn_cupy() -> None:
         _state.ndarray = cupy.ndarray
 
 
-def _key(a: Any, b: Any, optional: Any, activation: Any,
+def _find(a: Any, b: Any, out: Any, others: tuple[Any, ...], activation: Any,
+          words: tuple[Any, ...]) -> _Entry | None:
+    try:
+        entry = _state.entries.get(_key(a, b, out, others, activation, words))  # type: ignore[arg-type]
+    except TypeError:  # a word that cannot be one
+        return None
+    current = _state.current_device
+    if entry is None or current is None or current() == a.data.device_id:
+        return entry
+    return None
+
+
+def _key(a: Any, b: Any, out: Any, others: tuple[Any, ...], activation: Any,
          words: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """None if an array is no CuPy array."""
+    ndarray = _state.ndarray
+    if type(a) is not ndarray or type(b) is not ndarray:
+        return None
+    here, there = a.data, b.data
     key: tuple[Any, ...] = (
-        a.shape, a.strides, a.dtype, a.data.ptr & 15, a.data.device_id,
-        b.shape, b.strides, b.dtype, b.data.ptr & 15, b.data.device_id, activation, words)
-    for x in optional:
+        a.shape, a.strides, a.dtype, here.ptr & 15, here.device_id, b.shape, b.strides, b.dtype,
+        there.ptr & 15, there.device_id, activation, words)
+    if out is None and not others:
+        return key
+    for x in (out, *others):
         if x is None:
             key += (None,)
-        elif type(x) is _state.ndarray:
+        elif type(x) is ndarray:
             key += (x.shape, x.strides, x.dtype, x.data.ptr & 15, x.data.device_id)
         else:
             return None
     return key
 
 
-def _here(array: Any) -> bool:
-    current = _state.current_device
-    return current is None or current() == array.data.device_id
-
-
-def _address(array: Any) -> int:
-    return 0 if array is None else array.data.ptr
-
-
 def _span(array: Any, device: Any) -> tuple[int, int]:
     """Bytes from an array's address to its lowest byte and past its highest."""
+    if array is None:
+        return 0, 0
     low, high = arrays.extent(array, device)
     start = device.address(array)
     return low - start, high - start
 
 
-def _apart(entry: _Entry, out: Any, *inputs: Any) -> bool:
+def _apart(entry: _Entry, a: int, b: int, out: Any, others: tuple[Any, ...]) -> bool:
     """Nothing that is read shares memory with out; residual may be out itself."""
     start = out.data.ptr
-    low, high = (start + reach for reach in entry.spans[0])
-    for x, (first, last) in zip(inputs, entry.spans[1:], strict=True):
-        if x is None or (x is inputs[3] and x.data.ptr == start and x.strides == out.strides):
+    low, high = start + entry.span_out[0], start + entry.span_out[1]
+    if ((low < a + entry.span_a[1] and a + entry.span_a[0] < high)
+            or (low < b + entry.span_b[1] and b + entry.span_b[0] < high)):
+        return False
+    for x, (first, last) in zip(others, entry.others, strict=True):
+        if x is None or (x is others[1] and x.data.ptr == start and x.strides == out.strides):
             continue
         if low < x.data.ptr + last and x.data.ptr + first < high:
             return False
