@@ -55,9 +55,10 @@ template <class T, class OUT, int BM, int BN, int STAGES, int CM, int CN, int SP
 __global__ void __cluster_dims__(CM * CN * SPLIT, 1, 1) __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
      const __grid_constant__ TensorMap map_c, const __grid_constant__ TensorMap map_scale, OUT* C,
-     i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, i32 batch, i32 group, f32 alpha, const OUT* bias, i64 bias_m, i64 bias_n,
-     const OUT* residual, i64 residual_m, i64 residual_n, i64 residual_batch, const f32* scale_m,
-     const f32* scale_n, i32 scale_m_step, i32 scale_n_step, i32 scale_n_k) {
+     i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, i32 batch, i32 group, f32 alpha, const OUT* bias,
+     i64 bias_m, i64 bias_n, const OUT* residual, i64 residual_m, i64 residual_n,
+     i64 residual_batch, const f32* scale_m, const f32* scale_n, i32 scale_m_step,
+     i32 scale_n_step, i32 scale_n_k) {
     static_assert(SPLIT == 1 || (CM * CN == 1 && BM == 128 && SHARE == Share::rows),
                   "a split tile is finished half by half");
     constexpr bool PINGPONG = SHARE == Share::pingpong;
@@ -122,6 +123,10 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
             }
             __syncwarp();
             if constexpr (SPLIT > 1) cluster::sync(), cluster::sync();  // partial sums there, read
+        }
+        // The last releases come from other CTAs too: they must find this one's barriers alive.
+        if (CM * CN > 1 && threadIdx.x == 0) {
+            for (int i = 0; i < STAGES; i++, at.next()) mbarrier::wait(&empty[at.stage], at.parity ^ 1);
         }
     } else {
         warp::take_registers<HEAVY ? 240 : 232>();
@@ -272,5 +277,4 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
         if (STORE != Store::direct && thread == 0) tma::wait_read<0>();  // the end of the grid waits
         __syncwarp();
     }
-    if constexpr (CLUSTER > 1) cluster::meet();  // peers may still signal barriers here
 }

@@ -65,6 +65,9 @@ __device__ __forceinline__ void produce(Ring<BN, STAGES> ring, const TensorMap& 
         tma::load(ring.a(), map_a, full, k, m0);
         tma::load_multicast(ring.b() + rank * PART * ROW, map_b, full, ALL, k, n0 + rank * PART);
     }
+    // A CTA that is gone could not be told that a stage is empty: stay until all of them are.
+    for (int i = 0; i < STAGES; i++, ring.next())
+        mbarrier::wait(&ring.empty[ring.stage], ring.round ^ 1);
 }
 
 __device__ __forceinline__ u64 operand(const void* tile) {
@@ -151,5 +154,4 @@ k7_pieces(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tenso
         multiply<T, BN, STAGES, CLUSTER>(d, ring, wg, K);
         store_tile<OUT, BN>(buffers + wg * 2 * PIECE, d, map_c, m0 + wg * WG_ROWS, n0, wg);
     }
-    cluster::meet();  // a CTA that is gone could not be told that a stage is empty
 }

@@ -159,11 +159,14 @@ k8_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
 
     if (role == 0) {
         warp::give_registers<40>();
-        if (threadIdx.x == 0)
+        if (threadIdx.x == 0) {
             for_each_tile<BN, CLUSTER>(M, N, group, [&](int m0, int n0) {
                 produce<BN, STAGES, CLUSTER>(ring, map_a, map_b, m0, n0, K);
             });
-        __syncwarp();
+            // A CTA that is gone could not be told that a stage is empty: stay until all of them are.
+            for (int i = 0; i < STAGES; i++, ring.next())
+                mbarrier::wait(&ring.empty[ring.stage], ring.round ^ 1);
+        }
     } else {
         warp::take_registers<232>();
         const int wg = role - 1;
@@ -177,5 +180,4 @@ k8_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
         if (threadIdx.x % warp::GROUP == 0) tma::wait_all();
         __syncwarp();
     }
-    cluster::meet();  // a CTA that is gone could not be told that a stage is empty
 }

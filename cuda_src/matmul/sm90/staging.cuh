@@ -44,15 +44,21 @@ __device__ __forceinline__ void write_rows(void* piece, const f32 (&d)[REGS], in
                          pack<OUT>(d[i + 6], d[i + 7]));
         }
     } else {  // f32: a thread's two columns are 8 bytes
+        // Two neighbouring rows would meet in the same banks; the odd one writes the neighbouring
+        // eight columns first.
+        constexpr int GROUPS = COLS / 8;
+        const bool odd = GROUPS > 1 && lane / 4 % 2;
 #pragma unroll
-        for (int j = 0; j < COLS / 8; j++) {
+        for (int j = 0; j < GROUPS; j++) {
+            const int mine = first / 2 + 4 * j, other = first / 2 + 4 * (GROUPS > 1 ? j ^ 1 : j);
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int i = first / 2 + 4 * j + 2 * half;
-                const u32 row = warp * 16 + lane / 4 + 8 * half;
-                const u32 at = base + swizzled<COLS * 4>(row, 2 * j + lane % 4 / 2) + lane % 2 * 8;
-                asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
-                             :: "r"(at), "f"(d[i]), "f"(d[i + 1]) : "memory");
+            for (int half = 0; half < 4; half += 2) {
+                const u32 row = warp * 16 + lane / 4 + 4 * half;
+                const u32 chunk = 2 * (odd ? j ^ 1 : j) + lane % 4 / 2;
+                const u32 at = swizzled<COLS * 4>(row, chunk) + lane % 2 * 8;
+                *reinterpret_cast<float2*>(static_cast<u8*>(piece) + at) =
+                    odd ? make_float2(d[other + half], d[other + half + 1])
+                        : make_float2(d[mine + half], d[mine + half + 1]);
             }
         }
     }
