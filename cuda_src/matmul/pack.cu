@@ -1,5 +1,5 @@
-// Copies of a matrix that TMA can read: row-major, every row at a multiple of 16 bytes, zeros in the
-// pad columns. The source may have any strides.
+// Copies of a matrix that TMA can read: row-major, rows at multiples of 16 bytes, zero padding.
+// The source may have any strides.
 //
 // pack_rows: the source's rows are contiguous, at any address. Every thread makes 16-byte chunks of
 // the destination. A chunk's source lies across two aligned 16-byte words; the thread reads both and
