@@ -61,7 +61,7 @@ CONFIGS: tuple[tuple[Config, float], ...] = (
     (Config(Tile(64, 64, 64, 32, 32), 3), 0.6),
 )
 _SPLIT_LOW = Config(Tile(64, 128, 64, 32, 64), 4)
-_SPLIT_HIGH = Config(Tile(128, 128, 64), 3)
+_SPLIT_HIGH = Config(Tile(128, 128), 4)
 
 # Split-K pays where tiles fill less than this share of the SMs, if a slice has this many steps.
 _FULL = 0.8
@@ -103,7 +103,7 @@ def a3(device: Device, a: Any, b: Any, out: Any, *, config: Config | None = None
     """Split-K: partial sums, then their sum. Where one slice is enough, rung 2.
 
     Args:
-        config: 64 x 128 x 64 up to 64 rows, else 128 x 128 x 64.
+        config: 64 x 128 x 64 up to 64 rows, else 128 x 128 x 32.
         slices: at most this many parts of K, 1 to 65535; enough to fill the GPU by default.
         workspace: float32 array of at least slices M N elements; allocated if not given.
 

@@ -4,17 +4,17 @@
 // memory once and uses each element BN or BM times; a warp loads 16x16 blocks of it with ldmatrix
 // into the registers that mma.sync reads, and uses each again for its whole WM x WN part of C.
 //
-// Why: per element loaded from global memory the naive kernel does one multiply-add. A 128 x 128
-// tile does 128, so at 4096^3 the operands cross from L2 32 times each, 2 GB instead of 275 GB, and
-// the arithmetic moves from FMA units to tensor cores (16x the rate on an A100).
+// Why: per two elements loaded from global memory the naive kernel does one multiply-add; a tile of
+// 128 x 128 does 64 per element. At 4096^3 the operands cross from L2 32 times each, 2 GB instead of
+// 275 GB, and the arithmetic moves from FMA units to tensor cores (16x the rate on an A100).
 //
 // Each step along k is strictly: load to registers (LDG), barrier, store to shared memory (STS),
 // barrier, ldmatrix, mma. Nothing overlaps within a CTA: the tensor cores idle for the latency of
 // global memory in every step, and rows in their plain order meet in the same banks (8 rows of 64
-// bytes: four-way conflicts). Two CTAs per SM hide part of it. Predicted: 20 to 30 % of the rate
-// that mma.sync can reach, some 20 to 50 times the naive kernel.
+// bytes: four-way conflicts, with ldmatrix.trans eight-way). Two CTAs per SM hide part of it.
+// Predicted: 20 to 30 % of the rate that mma.sync can reach, some 20 to 50 times the naive kernel.
 //
-// Any M, N and K; A [M, K] stored row-major or as [K, M], B stored as [N, K] or [K, N].
+// Any M and N, K < 2^31 - 64; A [M, K] stored row-major or as [K, M], B stored as [N, K] or [K, N].
 #include "matmul/sm80/copy.cuh"
 #include "matmul/sm80/output.cuh"
 
@@ -23,7 +23,7 @@ using sm80::Shape;
 
 template <class T, class OUT, class SHAPE, Major A_MAJOR, Major B_MAJOR, int ALIGN_A, int ALIGN_B,
           int ALIGN_C>
-__global__ void __launch_bounds__(SHAPE::THREADS)
+__global__ void __launch_bounds__(SHAPE::THREADS, 1)
 a1_shared(const T* A, const T* B, OUT* C, i64 M, i64 N, i64 K, i64 a_stride, i64 b_stride) {
     using TileA = sm80::Tile<T, SHAPE::BM, SHAPE::BK, A_MAJOR, sm80::Order::plain>;
     using TileB = sm80::Tile<T, SHAPE::BN, SHAPE::BK, B_MAJOR, sm80::Order::plain>;

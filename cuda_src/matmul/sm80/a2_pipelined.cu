@@ -8,19 +8,20 @@
 //   - Rows are swizzled in shared memory, so that neither copies nor ldmatrix meet a bank twice
 //     (tile.cuh).
 //   - C leaves by way of shared memory in 16-byte pieces (output.cuh).
-//   - CTAs are numbered in groups of tile rows, which keeps the operands of a wave in L2 (raster.cuh).
+//   - CTAs are numbered in groups of tile rows: a wave's operands stay in L2 (raster.cuh).
 //
-// Why: rung 1 does one thing at a time. Per step of 32 k an SM's tensor cores need some 400 clocks
-// for a 128 x 128 tile; a load from L2 takes 300 to 600 clocks, which the ring now hides, and
-// conflicting ldmatrix take four times the 128 or so clocks of conflict-free ones.
+// Why: rung 1 does one thing at a time. Per step of 32 k and tile of 128 x 128 the tensor cores of
+// an SM are busy for 500 clocks (A100) or 410 (H200, mma.sync). A load from L2 takes 300 to 800,
+// which the ring now hides; ldmatrix takes 256 clocks of shared memory without conflicts, four to
+// eight times that with them.
 //
-// What is left: for every 16 k, a warp with a 64 x 64 part reads 4 KB from shared memory for 32 mma.
-// At 128 bytes per clock, and with the copies' own writes, four such warps keep shared memory busy
-// about as long as the tensor cores of an H200, with 128 x 256 tiles 85 % of that: so the larger tile
-// is the default where shared memory has room. Predicted gain: 3x, to 85 % of the mma.sync rate.
+// What is left: for every 16 k, a warp with a 64 x 64 part reads 4 KB from shared memory for 32
+// mma. At 128 bytes per clock, and with the copies' own writes, four such warps keep shared memory
+// busy 93 % of the time that an H200's tensor cores are; with tiles of 128 x 256, 85 %: so the
+// larger tile is the default where it fits. Predicted gain: 3x, to 85 % of the mma.sync rate.
 // Hopper's wgmma reads shared memory itself and is past this limit (mma.sync peaks at 62 % of it).
 //
-// Any M, N and K; A [M, K] stored row-major or as [K, M], B stored as [N, K] or [K, N].
+// Any M and N, K < 2^31 - 64; A [M, K] stored row-major or as [K, M], B stored as [N, K] or [K, N].
 #include "matmul/sm80/output.cuh"
 #include "matmul/sm80/pipeline.cuh"
 #include "matmul/sm80/raster.cuh"
@@ -30,7 +31,7 @@ using sm80::Shape;
 
 template <class T, class OUT, class SHAPE, int STAGES, Major A_MAJOR, Major B_MAJOR, int ALIGN_A,
           int ALIGN_B, int ALIGN_C, int GROUP>
-__global__ void __launch_bounds__(SHAPE::THREADS)
+__global__ void __launch_bounds__(SHAPE::THREADS, 1)
 a2_pipelined(const T* A, const T* B, OUT* C, i64 M, i64 N, i64 K, i64 a_stride, i64 b_stride) {
     using TileA = sm80::Tile<T, SHAPE::BM, SHAPE::BK, A_MAJOR, sm80::Order::swizzled>;
     using TileB = sm80::Tile<T, SHAPE::BN, SHAPE::BK, B_MAJOR, sm80::Order::swizzled>;

@@ -14,6 +14,8 @@
 // counters that someone zeroes, fences between CTAs, and leaves the sum to few CTAs. Two kernels
 // need neither, spread the sum over the whole GPU, and are deterministic: the same split gives the
 // same bits on every run.
+//
+// Limits and layouts are those of rung 2. The workspace takes 4 M N bytes per slice.
 #include "matmul/sm80/output.cuh"
 #include "matmul/sm80/pipeline.cuh"
 #include "matmul/sm80/raster.cuh"
@@ -24,7 +26,7 @@ using sm80::Shape;
 // Slice blockIdx.y: K from blockIdx.y * slice, a multiple of BK, to at most `slice` further.
 template <class T, class SHAPE, int STAGES, Major A_MAJOR, Major B_MAJOR, int ALIGN_A, int ALIGN_B,
           int ALIGN_W, int GROUP>
-__global__ void __launch_bounds__(SHAPE::THREADS)
+__global__ void __launch_bounds__(SHAPE::THREADS, 1)
 a3_split_k(const T* A, const T* B, f32* W, i64 M, i64 N, i64 K, i64 a_stride, i64 b_stride,
            i64 slice) {
     using TileA = sm80::Tile<T, SHAPE::BM, SHAPE::BK, A_MAJOR, sm80::Order::swizzled>;
@@ -53,8 +55,9 @@ __global__ void __launch_bounds__(256) a3_reduce(const f32* W, OUT* C, i64 size,
     Vec<f32, VEC> sum{};
 #pragma unroll 4
     for (i32 s = 0; s < slices; ++s) {
-        const auto part = load<Cache::normal>(reinterpret_cast<const Vec<f32, VEC>*>(W + s * size + at));
-        for (int i = 0; i < VEC; ++i) sum.lane[i] += part.lane[i];
+        const auto* part = reinterpret_cast<const Vec<f32, VEC>*>(W + s * size + at);
+        const Vec<f32, VEC> loaded = load<Cache::normal>(part);
+        for (int i = 0; i < VEC; ++i) sum.lane[i] += loaded.lane[i];
     }
     Vec<OUT, VEC> rounded;
     for (int i = 0; i < VEC; ++i) rounded.lane[i] = from_f32<OUT>(sum.lane[i]);

@@ -13,7 +13,7 @@
 
 namespace sm80 {
 
-// warp.sum += A B over `steps` >= 1 tiles. On return no thread reads the ring any more.
+// warp.sum += A B over `steps` >= 1 tiles. On return nothing reads or writes the ring any more.
 template <int STAGES, class TILE_A, class TILE_B, class WARP, class COPY_A, class COPY_B>
 __device__ __forceinline__ void multiply_ring(WARP& warp, COPY_A& a, COPY_B& b, u8* ring,
                                               i32 steps) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void multiply_ring(WARP& warp, COPY_A& a, COPY_B& b, 
 
 #pragma unroll
     for (int slot = 0; slot < STAGES - 1; ++slot) {
-        if (slot < steps) start(slot, 0, 1);
+        start(slot, 0, 1);
         started();
     }
     cp_async::wait<STAGES - 2>();
@@ -61,6 +61,8 @@ __device__ __forceinline__ void multiply_ring(WARP& warp, COPY_A& a, COPY_B& b, 
         free = slot;
         slot = next;
     }
+    cp_async::wait<0>();  // the zeros that filled slots past the end of a short K
+    __syncthreads();
 }
 
 }  // namespace sm80

@@ -16,8 +16,9 @@ template <Side SIDE, class TILE, int WIDTH, int SLOTS> struct Fragments {
     u32 held[SLOTS][COUNT][4];
     u32 offset;  // of the row this lane points ldmatrix at, for the first 16 x 16 block
 
-    // Lanes 8j to 8j+7 give the rows of the j-th 8x8 matrix. mma wants A's in the order (m, k) =
-    // (0, 0), (8, 0), (0, 8), (8, 8) and B's, two n tiles, as (n, k) = (0, 0), (0, 8), (8, 0), (8, 8).
+    // Lanes 8j to 8j+7 give the rows of the j-th 8x8 matrix. mma wants A's in the order
+    // (m, k) = (0, 0), (8, 0), (0, 8), (8, 8) and B's, of two n tiles,
+    // as (n, k) = (0, 0), (0, 8), (8, 0), (8, 8).
     __device__ __forceinline__ explicit Fragments(u32 outer) {
         const u32 lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
         const u32 outer_half = SIDE == Side::a ? low : high, k_half = SIDE == Side::a ? high : low;
@@ -31,8 +32,8 @@ template <Side SIDE, class TILE, int WIDTH, int SLOTS> struct Fragments {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             const u32 along = BY_K ? k16 : i, across = BY_K ? i : k16;
-            const u32 row = tile + (offset ^ along * 2 * CHUNK_BYTES) + across * 16 * TILE::ROW_BYTES;
-            mma::load_matrices<!BY_K>(held[slot][i], row);
+            const u32 row = offset ^ along * 2 * CHUNK_BYTES;
+            mma::load_matrices<!BY_K>(held[slot][i], tile + row + across * 16 * TILE::ROW_BYTES);
         }
     }
 };
