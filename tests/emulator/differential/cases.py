@@ -35,6 +35,12 @@ def _registry() -> Iterable[ApiCase]:
     return registry_cases.cases()
 
 
+def _matmul() -> Iterable[ApiCase]:
+    from . import matmul_cases
+
+    return matmul_cases.cases()
+
+
 GROUPS: dict[str, Cases] = {
     "alu_integer": _forms(integer_forms.arithmetic),
     "alu_carry": _forms(integer_forms.carries),
@@ -61,4 +67,5 @@ GROUPS: dict[str, Cases] = {
     "tma_multicast": tma_cases.multicasts,
     "tma_unusual": tma_cases.unusual,
     "registry": _registry,
+    "matmul": _matmul,
 }
