@@ -75,16 +75,18 @@ def judge(got: Array, want: Array, bound: Bound, complete: bool) -> CheckResult:
 
 
 def torch_stream() -> Any:
-    """A context that makes torch launch on CuPy's current stream.
+    """A context that makes torch launch on CuPy's current stream, of CuPy's current device.
 
     The null stream has no pointer to give: torch takes 0 for "none" and hands out a stream of its
     pool, which does not wait for the null stream.
     """
+    import cupy
     import torch
 
-    pointer = stream_pointer()
-    external = torch.cuda.ExternalStream(pointer) if pointer else torch.cuda.default_stream()
-    return torch.cuda.stream(external)
+    pointer, index = stream_pointer(), int(cupy.cuda.runtime.getDevice())
+    stream = (torch.cuda.ExternalStream(pointer, device=index) if pointer
+              else torch.cuda.default_stream(index))
+    return torch.cuda.stream(stream)
 
 
 def stream_pointer() -> int:
@@ -94,11 +96,38 @@ def stream_pointer() -> int:
     return int(cupy.cuda.get_current_stream().ptr)
 
 
-def as_torch(array: Any) -> Any:
-    """A torch tensor of the same memory."""
+def as_torch(array: Any, dtype: np.dtype[Any] | None = None) -> Any:
+    """A torch tensor of the same memory, which it keeps alive.
+
+    The memory travels as integers and is viewed afterwards: not every version of every library
+    passes narrow floats on. ``dtype`` is what the elements are, if the array does not say: the
+    fp8 formats in bytes.
+
+    Raises:
+        UnsupportedError: the tensor is a copy, or lies otherwise in memory.
+    """
     import torch
 
-    return torch.from_dlpack(array)
+    kind = getattr(torch, (dtype or array.dtype).name)
+    tensor = torch.from_dlpack(array.view(f"i{array.dtype.itemsize}")).view(kind)
+    if tensor.data_ptr() != address(array) or not _lies_like(tensor, array):
+        raise UnsupportedError(
+            f"torch.from_dlpack gave a tensor of strides {tensor.stride()} at "
+            f"{tensor.data_ptr():#x} for the array of {array.dtype} with strides {array.strides} "
+            f"bytes at {address(array):#x}: not the same memory")
+    return tensor
+
+
+def _lies_like(tensor: Any, array: Any) -> bool:
+    """Equal strides wherever they matter."""
+    return tuple(tensor.shape) == array.shape and all(
+        step * array.dtype.itemsize == stride for size, step, stride
+        in zip(array.shape, tensor.stride(), array.strides, strict=True) if size > 1)
+
+
+def address(array: Any) -> int:
+    """Where a CuPy or NumPy array's first element is."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def peer_works(peers: Mapping[str, Callable[[], Launch]], slots: int,

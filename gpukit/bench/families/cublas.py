@@ -14,11 +14,11 @@ from typing import Any
 
 from gpukit.errors import LaunchError, UnsupportedError
 
-#: cudaDataType_t by gpukit's dtype names.
-DATA_TYPES = {"f32": 0, "f16": 2, "bf16": 14, "e4m3": 28, "e5m2": 29}
+#: cudaDataType_t by gpukit's dtype names; tf32 is a way to multiply f32.
+DATA_TYPES = {"f32": 0, "tf32": 0, "f16": 2, "bf16": 14, "e4m3": 28, "e5m2": 29}
 R_32F = DATA_TYPES["f32"]
-#: cublasComputeType_t: products accumulate in f32, and f32 operands are not rounded to TF32.
-COMPUTE_32F = 68
+#: cublasComputeType_t: products accumulate in f32; f32 operands are rounded to TF32 by the second.
+COMPUTE_32F, COMPUTE_TF32 = 68, 77
 #: cublasOperation_t.
 OP_N, OP_T = 0, 1
 
@@ -126,8 +126,8 @@ class Cublas:
         check(status, "cublasSetWorkspace")
         self._stream = stream
 
-    def gemm(self, form: ColumnMajor, types: tuple[int, int],
-             pointers: tuple[int, int, int]) -> None:
+    def gemm(self, form: ColumnMajor, types: tuple[int, int], pointers: tuple[int, int, int],
+             compute: int = COMPUTE_32F) -> None:
         """Enqueue one product with the algorithm that the library's heuristic takes.
 
         ``types`` are the cudaDataType_t of the operands and of D, ``pointers`` those of first,
@@ -140,7 +140,7 @@ class Cublas:
             self._handle, form.first_op, form.second_op, form.n, form.m, form.k,
             ctypes.byref(one), first, operand, form.first_stored[0],
             second, operand, form.second_stored[0],
-            ctypes.byref(zero), out, result, form.n, COMPUTE_32F, _GEMM_DEFAULT)
+            ctypes.byref(zero), out, result, form.n, compute, _GEMM_DEFAULT)
         check(status, "cublasGemmEx")
 
 

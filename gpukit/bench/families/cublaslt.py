@@ -34,7 +34,11 @@ WORKSPACE_BYTES = 64 << 20
 # cublasLtMatmulDescAttributes_t
 _TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
 _A_SCALE_POINTER, _B_SCALE_POINTER, _FAST_ACCUM = 17, 18, 25
+_A_SCALE_MODE, _B_SCALE_MODE = 31, 32
 _EPILOGUE_BIAS = 4
+#: cublasLtMatmulMatrixScale_t: one f32; one for each row of op(first) or column of op(second);
+#: one for each 128 elements along K; one for each 128 x 128.
+SCALAR, OUTER_VEC, VEC128, BLK128X128 = 0, 3, 4, 5
 # cublasLtMatmulPreferenceAttributes_t
 _MAX_WORKSPACE_BYTES = 1
 
@@ -66,14 +70,17 @@ class Candidate(Structure):
 class Extras:
     """What a product may have beyond op(A) op(B): device pointers, 0 where there is none.
 
-    ``first_scale`` and ``second_scale`` point to one f32 each (fp8 operands); ``bias`` to a vector
-    of D's type with one element for each row of D; ``fast_accumulation`` is fp8's.
+    ``first_scale`` and ``second_scale`` point to f32s (fp8 operands), as many as their modes say;
+    ``bias`` to a vector of D's type with one element for each row of D; ``fast_accumulation`` is
+    fp8's.
     """
 
     first_scale: int = 0
     second_scale: int = 0
     bias: int = 0
     fast_accumulation: bool = False
+    first_mode: int = SCALAR
+    second_mode: int = SCALAR
 
     def attributes(self) -> list[tuple[int, Any]]:
         """Attributes of the matmul descriptor and their values."""
@@ -82,6 +89,8 @@ class Extras:
             set_.append((_A_SCALE_POINTER, c_void_p(self.first_scale)))
         if self.second_scale:
             set_.append((_B_SCALE_POINTER, c_void_p(self.second_scale)))
+        modes = (_A_SCALE_MODE, self.first_mode), (_B_SCALE_MODE, self.second_mode)
+        set_ += [(attribute, c_int32(mode)) for attribute, mode in modes if mode != SCALAR]
         if self.bias:
             set_ += [(_EPILOGUE, c_uint32(_EPILOGUE_BIAS)), (_BIAS_POINTER, c_void_p(self.bias))]
         if self.fast_accumulation:

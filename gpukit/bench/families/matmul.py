@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,18 @@ from gpukit.bench.axes import Choices, DTypes, Shapes
 from gpukit.bench.families.matmul_case import PreparedMatmul
 from gpukit.bench.families.matmul_kernels import AUTO, Kernels, full_name, spec_for
 from gpukit.bench.families.matmul_peers import PEERS
+from gpukit.bench.families.matmul_scales import MODES
 from gpukit.bench.families.matmul_suites import SUITES
+from gpukit.bench.families.matmul_types import KINDS
 from gpukit.bench.families.yardstick import gemm_ceiling
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import UnsupportedError
 
-_FLOATS = ("f32", "f16", "bf16")
+_FLOATS = ("f32", "f16", "bf16")  # of C
 _MOST_EMULATED = 512**3  # some seconds per case
 LAYOUTS = ("nt", "nn", "tn", "tt")
+SUMS = ("exact", "fast")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class MatmulFamily:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Kernel, shape or suite of shapes, dtype, layout, output type."""
+        """Kernel, shape or suite of shapes, dtype, layout, output type, scales and sums."""
         suites = ", ".join(f"{name} ({len(set(shapes))})" for name, shapes in SUITES.items())
         return (
             Axis("kernel", (AUTO,), Kernels(), "auto (what gpukit.matmul chooses), rungs of the "
@@ -42,22 +45,30 @@ class MatmulFamily:
                  metavar="MxNxK[,...]", emulated=((128, 128, 64), (100, 60, 33))),
             Axis("suite", (), Choices(tuple(SUITES)), "sets of problems, beside those of --shape: "
                  f"{suites}", metavar="SUITE[,...]", instead_of="shape"),
-            Axis("dtype", ("bf16",), DTypes(_FLOATS), "type of A and B", metavar="DTYPE[,...]"),
+            Axis("dtype", ("bf16",), DTypes(tuple(KINDS)), "type of A and B; tf32: f32 in memory, "
+                 "10 bits of mantissa multiplied", metavar="DTYPE[,...]"),
             Axis("layout", ("nt",), Choices(LAYOUTS), "how A and B are stored: n as is, t "
                  "transposed; nt stores B as [N, K]", metavar="LAYOUT[,...]"),
-            Axis("out_dtype", ("same",), Choices(("same", *_FLOATS)), "type of C",
-                 metavar="DTYPE[,...]"),
+            Axis("out_dtype", ("same",), Choices(("same", *_FLOATS)), "type of C; same: that of A "
+                 "and B, bf16 for 8-bit ones", metavar="DTYPE[,...]"),
+            Axis("scales", ("tensor",), Choices(MODES), "of 8-bit A and B: none, one for a tensor, "
+                 "one for each row of A and column of B, or one for each 1 x 128 block of A and "
+                 "128 x 128 of B", metavar="SCALES[,...]"),
+            Axis("accumulate", ("exact",), Choices(SUMS), "of 8-bit products: exact (f32 takes "
+                 "over after 128) or fast (the tensor cores alone); block scales are always exact",
+                 metavar="SUMS[,...]"),
         )
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
         """The product of the axes, kernels innermost: a problem's rungs stand together."""
         shapes = [*selection["shape"], *(s for name in selection["suite"] for s in SUITES[name])]
         points = itertools.product(dict.fromkeys(shapes), selection["dtype"], selection["layout"],
-                                   selection["out_dtype"], selection["kernel"])
+                                   selection["out_dtype"])
         return [
             Case(self.name, full_name(kernel), dtype, dict(zip("mnk", shape, strict=True)),
-                 {"layout": layout, "out": dtype if out == "same" else out})
-            for shape, dtype, layout, out, kernel in points]
+                 {"layout": layout, "out": KINDS[dtype].out if out == "same" else out, **words})
+            for shape, dtype, layout, out in points for words in _eight_bit(dtype, selection)
+            for kernel in selection["kernel"]]
 
     def target(self, device: str) -> Target:
         """A CUDA device or an emulated one."""
@@ -81,6 +92,18 @@ class MatmulFamily:
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
         """What cuBLAS reaches on a large square problem; nothing is timed emulated."""
         return None if device.emulated else gemm_ceiling(device, dtype)
+
+
+def _eight_bit(dtype: str, selection: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, str]]:
+    """What is asked of 8-bit operands: scales and sums; other types have neither."""
+    if not KINDS[dtype].eight_bit:
+        yield {}
+        return
+    for scales in selection["scales"]:
+        if scales == "block":
+            yield {"scales": scales}  # its sums are always exact
+        else:
+            yield from ({"scales": scales, "accumulate": sums} for sums in selection["accumulate"])
 
 
 FAMILY = MatmulFamily()

@@ -2,9 +2,9 @@
 
 cublas     cublasGemmEx with the library's default heuristic
 cublaslt   the fastest of the algorithms that cuBLASLt proposes, tuned on each case
-torch      torch.matmul
+torch      torch.matmul, torch._scaled_mm for 8-bit operands
 triton     a persistent TMA matmul of our own in Triton, tuned on each case
-deepgemm   DeepGEMM's bf16_gemm_nt
+deepgemm   DeepGEMM's bf16_gemm_nt, its fp8_gemm_nt for e4m3 with block scales
 """
 
 from __future__ import annotations
