@@ -71,6 +71,7 @@ class Lanes:
         self.all_ones = b"\x01" * self.width
         self.dissolved = False
         self._yielded = False
+        self._spun = 0  # how often splits were sent behind their siblings in this turn
         self._handlers = handlers
 
     def registers(self, bits: int) -> Any:
@@ -88,6 +89,7 @@ class Lanes:
         issued = 0
         self.V = self.V or self.wave.rows(self.lo, self.hi)
         self.dissolved = self._yielded = False
+        self._spun = 0
         while issued < quantum and not (self.dissolved or self._yielded):
             split = self._choose()
             if split is None:
@@ -141,7 +143,8 @@ class Lanes:
         if split.polls >= POLLS or split.streak >= PATIENCE:
             split.penalty += not alone
             split.polls = split.streak = 0
-            self._yielded = alone
+            self._spun += 1
+            self._yielded = self._spun >= len(self.splits)  # all of them have had a turn
         return issued
 
     def _issue(self, split: Split, stop: int, limit: int, alone: bool) -> int:

@@ -68,6 +68,7 @@ class Program:
     handlers: list[Handler | None] = field(default_factory=list)
     gang_handlers: list[Handler | None] = field(default_factory=list)
     run_end: list[int] = field(default_factory=list)  # first non-ALU pc at or after this one
+    _places: dict[int, str] = field(default_factory=dict)
 
     def code_at(self, pc: int) -> Code:
         """The function that ``pc`` belongs to."""
@@ -83,8 +84,11 @@ class Program:
 
     def place(self, pc: int) -> str:
         """Source position and text of an instruction, for messages."""
-        instr = self.instrs[pc]
-        return f"{instr.place} ({instr.text})"
+        found = self._places.get(pc)
+        if found is None:
+            instr = self.instrs[pc]
+            found = self._places[pc] = f"{instr.place} ({instr.text})"
+        return found
 
 
 def plain(op: Op) -> bool:

@@ -103,18 +103,24 @@ class Scheduler:
         self._watch(companions, steps)
 
     def _together(self, companions: list[Warp]) -> tuple[int, int]:
-        """Run warps as a gang, then what the gang could not do warp by warp."""
-        gang = self._gang(companions)
-        gang.gather()
-        try:
-            steps = gang.turn(GLIMPSE if self._watching else GANG_QUANTUM)
-        finally:
-            gang.scatter()
+        """Run warps as a gang, then what the gang could not do warp by warp.
+
+        Each gets past that before any goes further, so that they meet again behind it.
+        """
+        steps, dissolved = 0, True
+        if self.wave.program.worth_a_gang(companions[0].splits[0].pc):
+            gang = self._gang(companions)
+            gang.gather()
+            try:
+                steps = gang.turn(GLIMPSE if self._watching else GANG_QUANTUM)
+            finally:
+                gang.scatter()
+            dissolved = gang.dissolved
         issued = steps * len(companions)
-        if gang.dissolved:
-            for warp in companions:
-                if warp.active and warp.runnable:
-                    issued += warp.turn(1)
+        if dissolved:
+            alone = [warp.step_past() for warp in companions]
+            steps += max(alone)
+            issued += sum(alone)
         return steps, issued
 
     @property
@@ -152,8 +158,7 @@ class Scheduler:
     def _companions(self, warp: Warp) -> list[Warp]:
         """Consecutive warps, with this one, that stand converged at the same instruction."""
         split = warp.single
-        program = self.wave.program
-        if split is None or not program.worth_a_gang(split.pc):
+        if split is None:
             return [warp]
         warps, first = self.wave.warps, warp.cta.slot * len(warp.cta.warps) + warp.index
         low = high = first

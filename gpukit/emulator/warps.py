@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.wave import Wave
 
 WARP = 32
+APART = 64  # instructions that lanes may be apart without their warp losing its gang
 
 
 class Warp(Lanes):
@@ -55,6 +56,18 @@ class Warp(Lanes):
         if len(self.splits) != 1 or self.splits[0].park is not None:
             return None
         return self.splits[0]
+
+    def step_past(self) -> int:
+        """Issue one instruction, and go on until lanes that it sent apart have met again.
+
+        Lanes that are apart for longer are left so. Returns how many were issued.
+        """
+        issued = 0
+        while self.active and self.runnable and issued < APART:
+            issued += self.turn(1)
+            if len(self.splits) < 2:
+                break
+        return issued
 
     def lanes_ended(self, mask: Mask) -> None:
         for listener in self.wave.listeners:

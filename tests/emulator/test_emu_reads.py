@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpukit import emulator
-from gpukit.emulator.check import shadow
+from gpukit.emulator.check import history
 from gpukit.emulator.errors import DataRaceError
 
 # Warps read x one after the other, told by flags that order nothing; only the last of them meets
@@ -50,7 +50,7 @@ def test_one_reader_that_the_writer_waited_for(policy):
 
 @pytest.mark.parametrize("kept", [1, 3, 1 << 16])
 def test_however_many_reads_wait_to_be_noted(kept, monkeypatch):
-    monkeypatch.setattr(shadow, "KEPT_READS", kept)
+    monkeypatch.setattr(history, "KEPT_READS", kept)
     with pytest.raises(DataRaceError, match=r"writes what warp 0 of .* read"):
         run("lane ^ i", 2, reads=8)
     run("lane ^ i", 1, reads=8)

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from gpukit.emulator.warps import Warp
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Range:
     """Bytes of one CTA's shared memory, or of one allocation of global memory.
 
     ``space`` is "shared" or "global"; ``owner`` the CTA's slot in the wave (shared) or the
     ``Allocation`` (global). The bytes are ``size`` from offset ``start``; with ``starts`` (an
     int64 array of offsets, not sorted) they are ``size`` from each of those, and ``start`` is the
-    lowest.
+    lowest. A ``kept`` range is passed again and again as the same object.
     """
 
     space: str
@@ -26,6 +26,7 @@ class Range:
     start: int
     size: int
     starts: Any = None
+    kept: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -42,7 +42,7 @@ class Site:
             start = base + part.start
             found = slice(start // size, (start + part.size - 1) // size + 1)
             return (found.start, found.stop), found
-        key = (part.starts.tobytes(), part.size, base)
+        key = part if part.kept else (part.starts.tobytes(), part.size, base)
         indices = self.shadow.ranges.get(key)
         if indices is None:
             steps = np.arange(0, part.size, size) + base
@@ -84,12 +84,12 @@ class Asynchronous:
         clocks, number = self._clocks, site.op.warp.lo // 32
         seen = clocks.seen_async if site.op.proxy == "async" else clocks.seen
         clock = clocks.of_warp[number]
-        stamps, sets = site.shadow.last_writes(site.key, site.at)
-        for stamp in stamps:
+        last = site.shadow.last_writes(site.key, site.at)
+        for stamp in last.stamps:
             writer = (stamp >> WARP_SHIFT) - clocks.first
             if writer < 0 or stamp & MOMENT >= seen.item(number, writer):
                 return False
-        return not any(self._inflight.missing(n, clock, False, False) for n in sets)
+        return not any(self._inflight.missing(n, clock, False, False) for n in last.sets)
 
     def _judge_read(self, site: Site) -> None:
         shadow, at = site.shadow, site.at
@@ -120,7 +120,7 @@ class Asynchronous:
         writers, reading = shadow.async_arrays()[0], self._reading(shadow)
         self._judge_ops(site, writers[at], "writes", "write", False, reduces)
         self._judge_ops(site, reading[at], "writes", "read", True)
-        shadow.version += 1
+        shadow.changes.add(at)
         if reduces:
             writers[at] = self._inflight.merge(writers[at], bit)
             return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpukit.emulator.check.changes import distinct
 from gpukit.emulator.check.clocks import Clock, Clocks
 
 if TYPE_CHECKING:
@@ -61,21 +62,26 @@ class InFlight:
 
     def end_wave(self) -> None:
         """From now on only the CTAs of this wave's operations matter."""
-        self._sets = [self._retired(item) for item in self._sets]
+        ctas = self._issuers()
+        self._sets = [self._retired(item, ctas) if item.bits else item for item in self._sets]
         self._bits.clear()
         self.ops = []
         self._reductions = 0
 
-    def _retired(self, item: OpSet) -> OpSet:
-        past, reducing, bits = item.past, item.reducing, item.bits
-        while bits:
-            number = bits.bit_length() - 1
-            bits ^= 1 << number
-            op = self.ops[number]
-            cta = 1 << (self._clocks.first + op.warp.lo // 32) // self._clocks.warps_per_cta
-            if op.kind in REDUCING:
+    def _issuers(self) -> list[tuple[int, int]]:
+        """Of each CTA that issued operations in this wave its bit and theirs."""
+        found: dict[int, int] = {}
+        for op, bit in self._bits.items():
+            number = (self._clocks.first + op.warp.lo // 32) // self._clocks.warps_per_cta
+            found[number] = found.get(number, 0) | bit
+        return [(1 << number, bits) for number, bits in found.items()]
+
+    def _retired(self, item: OpSet, ctas: list[tuple[int, int]]) -> OpSet:
+        past, reducing = item.past, item.reducing
+        for cta, bits in ctas:
+            if item.bits & bits & self._reductions:
                 reducing |= cta
-            else:
+            if item.bits & bits & ~self._reductions:
                 past |= cta
         return OpSet(0, past, reducing)
 
@@ -120,11 +126,3 @@ class InFlight:
         """One operation of a set that the clock has not seen; None if of an earlier wave."""
         missing = self._sets[number].bits & ~(clock.read if reads else clock.done)
         return self.ops[missing.bit_length() - 1] if missing else None
-
-
-def distinct(ids: Any) -> list[int]:
-    """The different values of an array, sorted."""
-    first = ids.item(0)
-    if not np.count_nonzero(ids != first):
-        return [first]
-    return np.unique(ids).tolist()  # type: ignore[no-any-return]

@@ -13,8 +13,9 @@ import numpy as np
 
 from gpukit.emulator.check import places
 from gpukit.emulator.check.clocks import Clocks
+from gpukit.emulator.check.history import ReadersPerWarp
 from gpukit.emulator.check.order import unordered
-from gpukit.emulator.check.shadow import ReadersPerWarp, Shadow
+from gpukit.emulator.check.shadow import Shadow
 from gpukit.emulator.check.touch import Touch
 from gpukit.emulator.errors import DataRaceError
 

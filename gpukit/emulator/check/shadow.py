@@ -10,140 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpukit.emulator.check.clocks import WARP_SHIFT, Clock
-from gpukit.emulator.check.granules import touched
+from gpukit.emulator.check.changes import (
+    Changes,
+    LastWrites,
+    bounds,
+    distinct,
+    latest_per_warp,
+)
+from gpukit.emulator.check.clocks import Clock
+from gpukit.emulator.check.history import LateReads, LatestWarps, ReadersPerWarp
 
 if TYPE_CHECKING:
-    from gpukit.emulator.mem.patterns import Pattern
     from gpukit.emulator.mem.store import Store
 
-KEPT_RANGES = 512
-KEPT_READS = 1 << 16
-_ONE_WARP = np.array(1 << WARP_SHIFT)  # stamps that differ by less are of one warp
-
-
-def _latest_per_warp(stamps: Any) -> list[int]:
-    ordered = np.sort(stamps)
-    warps = ordered >> WARP_SHIFT
-    last = np.flatnonzero(warps[1:] != warps[:-1])
-    return [*ordered[last].tolist(), ordered.item(-1)]
-
-
-class LatestWarps:
-    """The last two warps that accessed each granule: enough to find one that nobody waited for,
-    unless both of these were waited for."""
-
-    def __init__(self, granules: int) -> None:
-        self._granules = granules
-        self._last: Any = None
-        self._other: Any = None
-
-    @property
-    def empty(self) -> bool:
-        """Whether there never was an access."""
-        return self._last is None
-
-    def note(self, at: Any, stamps: Any) -> None:
-        """Accesses of granules ``at``; of several warps that share one, the first and last stay."""
-        if self._last is None:
-            self._last = np.zeros(self._granules, np.int64)
-        before = self._last[at]
-        if isinstance(at, slice):
-            before = before.copy()
-        self._last[at] = stamps
-        if np.count_nonzero(before):
-            earlier = (before ^ stamps) >= _ONE_WARP
-            if np.count_nonzero(earlier):
-                self._keep(at, np.where(earlier, before, self._others()[at]))
-        if isinstance(stamps, np.ndarray) and not isinstance(at, slice):
-            self._note_first(at, stamps)
-
-    def _others(self) -> Any:
-        if self._other is None:
-            self._other = np.zeros(self._granules, np.int64)
-        return self._other
-
-    def _keep(self, at: Any, stamps: Any) -> None:
-        self._others()[at] = stamps
-
-    def _note_first(self, at: Any, stamps: Any) -> None:
-        lost = self._last[at] != stamps
-        if np.count_nonzero(lost):
-            self._keep(at[lost][::-1], np.broadcast_to(stamps, at.shape)[lost][::-1])
-
-    def at(self, at: Any) -> list[Any]:
-        """Arrays of stamps, shaped like ``at``; none if there were no accesses."""
-        return [history[at] for history in (self._last, self._other) if history is not None]
-
-    def clear(self, at: Any) -> None:
-        """Forget about these granules."""
-        for history in (self._last, self._other):
-            if history is not None:
-                history[at] = 0
-
-
-class LateReads(LatestWarps):
-    """Reads of a memory that often nobody ever writes: noted only once somebody asks."""
-
-    def __init__(self, granules: int, granule: int, skew: int) -> None:
-        super().__init__(granules)
-        self._granule, self._skew = granule, skew
-        self._waiting: list[tuple[Pattern, int, int]] = []
-
-    def postpone(self, pattern: Pattern, base: int, stamp: int) -> None:
-        """A read by one warp at byte ``base`` of the memory."""
-        self._waiting.append((pattern, base, stamp))
-        if len(self._waiting) >= KEPT_READS:
-            self._settle()
-
-    def _settle(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for pattern, base, stamp in waiting:
-            self.note(touched(pattern, base + self._skew, self._granule, True), stamp)
-
-    def note(self, at: Any, stamps: Any) -> None:
-        if self._waiting:
-            self._settle()
-        super().note(at, stamps)
-
-    def at(self, at: Any) -> list[Any]:
-        if self._waiting:
-            self._settle()
-        return super().at(at)
-
-    def clear(self, at: Any) -> None:
-        if self._waiting:
-            self._settle()
-        super().clear(at)
-
-
-class ReadersPerWarp:
-    """The last read of each granule by every warp of the CTA that owns it.
-
-    Of reads from other CTAs of the cluster the latest two are kept.
-    """
-
-    def __init__(self, granules: int, warps_per_cta: int) -> None:
-        self._columns = np.zeros((warps_per_cta, granules), np.int64)
-        self.remote: LatestWarps | None = None
-
-    def note(self, at: Any, stamps: Any, columns: Any) -> None:
-        """Reads by warps ``columns`` (one number, or an array that broadcasts with ``at``)."""
-        self._columns[columns, at] = stamps
-
-    def note_remote(self, at: Any, stamps: Any) -> None:
-        if self.remote is None:
-            self.remote = LatestWarps(self._columns.shape[1])
-        self.remote.note(at, stamps)
-
-    def at(self, at: Any) -> list[Any]:
-        found = [self._columns[:, at]]
-        return found + self.remote.at(at) if self.remote else found
-
-    def clear(self, at: Any) -> None:
-        self._columns[:, at] = 0
-        if self.remote:
-            self.remote.clear(at)
+KEPT_RANGES = 2048
 
 
 class Shadow:
@@ -170,9 +50,9 @@ class Shadow:
         self.writers: Any = None
         self.reading: Any = None
         self.clocks: dict[int, Clock] = {}
-        self.version = 0  # counts writes
+        self.changes = Changes()
         self._async_reads: dict[Any, tuple[Any, int]] = {}  # not yet in ``reading``
-        self._last_writes: dict[Any, tuple[int, list[int], list[int]]] = {}
+        self._last_writes: dict[Any, LastWrites] = {}
         self.ranges: dict[Any, Any] = {}  # granule indices by what they were derived from
 
     @property
@@ -194,14 +74,14 @@ class Shadow:
 
     def note_write(self, at: Any, stamps: Any) -> None:
         """A weak write."""
-        self.version += 1
+        self.changes.add(at)
         if self._writes is None:
             self._writes = np.zeros(self.granules, np.int64)
         self._writes[at] = stamps
 
     def note_strong(self, kind: str, at: Any, stamps: Any) -> None:
         """A strong read or write (an atomic counts as a write)."""
-        self.version += 1
+        self.changes.add(at)
         history = self.strong_reads if kind == "read" else self.strong_writes
         history.note(at, stamps)
 
@@ -222,24 +102,28 @@ class Shadow:
         self.strong_writes.clear(at)
         self.strong_reads.clear(at)
 
-    def last_writes(self, key: Any, at: Any) -> tuple[list[int], list[int]]:
-        """Of the granules ``at``, which ``key`` stands for: the latest write of each warp, and the
-        numbers of the sets of operations that wrote them."""
+    def last_writes(self, key: Any, at: Any) -> LastWrites:
+        """What wrote the granules ``at``, which ``key`` stands for."""
         known = self._last_writes.get(key)
-        if known is None or known[0] != self.version:
+        if known is None:
             if len(self._last_writes) >= KEPT_RANGES:
                 self._last_writes.clear()
-            known = self._last_writes[key] = (self.version, *self._find_last_writes(at))
-        return known[1], known[2]
+            known = self._last_writes[key] = LastWrites(*bounds(at))
+        elif not self.changes.since(known.version, known.low, known.high):
+            known.version = self.changes.version
+            return known
+        self._find_last_writes(known, at)
+        return known
 
-    def _find_last_writes(self, at: Any) -> tuple[list[int], list[int]]:
+    def _find_last_writes(self, found: LastWrites, at: Any) -> None:
         latest: list[int] = []
         for stamps in (*self.written(at), *self.strong_writes.at(at)):
             if np.count_nonzero(stamps):
-                latest += _latest_per_warp(stamps)
+                latest += latest_per_warp(stamps)
+        found.stamps = [stamp for stamp in latest if stamp]
         writers = self.async_arrays()[0][at]
-        sets = np.unique(writers).tolist() if np.count_nonzero(writers) else []
-        return [stamp for stamp in latest if stamp], [number for number in sets if number]
+        found.sets = [number for number in distinct(writers) if number]
+        found.version = self.changes.version
 
     def note_async_read(self, key: Any, at: Any, bit: int) -> None:
         """An operation reads these granules; ``take_async_reads`` hands that on."""
@@ -255,7 +139,7 @@ class Shadow:
     def forget_async(self) -> None:
         """The memory's contents are undefined again."""
         self.writers = None
-        self.version += 1
+        self.changes.add(slice(0, self.granules))
         self._async_reads.clear()
 
     def async_arrays(self) -> tuple[Any, Any]:

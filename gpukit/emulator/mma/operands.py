@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gpukit.emulator.check.async_ops import Range
 from gpukit.emulator.mma.descriptors import Descriptor, check, decode, refuse
 from gpukit.emulator.program import SHARED_START
 
@@ -55,7 +56,7 @@ class SharedMatrix:
             rows,
         )  # fmt: skip
         self.k_major = k_major
-        self._starts: dict[int | None, Any] = {}
+        self._ranges: dict[tuple[int, int | None], Range] = {}
         self._check_bounds(end)
 
     def __eq__(self, other: object) -> bool:
@@ -97,15 +98,24 @@ class SharedMatrix:
                 address=chunk * CHUNK,
             )
 
-    def starts(self, quarter: int | None = None) -> Any:
-        """int64 byte offsets of the chunks; of the rows of one warp if a ``quarter`` is named."""
-        found = self._starts.get(quarter)
+    def range(self, slot: int, quarter: int | None = None) -> Range:
+        """The bytes in a CTA's shared memory; of the rows of one warp if a ``quarter`` is named."""
+        found = self._ranges.get((slot, quarter))
         if found is None:
-            at = self.chunks
-            if quarter is not None:
-                at = np.split(at, 4, axis=0 if self.k_major else 1)[quarter]
-            found = self._starts[quarter] = at.ravel() * CHUNK
+            starts = self._starts(quarter)
+            found = Range("shared", slot, int(starts.min()), CHUNK, starts, kept=True)
+            self._ranges[slot, quarter] = found
         return found
+
+    def _starts(self, quarter: int | None) -> Any:
+        """int64 byte offsets of the chunks; the ranges of all CTAs share them."""
+        for (_, other), known in self._ranges.items():
+            if other == quarter:
+                return known.starts
+        at = self.chunks
+        if quarter is not None:
+            at = np.split(at, 4, axis=0 if self.k_major else 1)[quarter]
+        return at.ravel() * CHUNK
 
 
 @lru_cache(maxsize=4096)

@@ -152,28 +152,29 @@ class _Touch:
         self, registers: WgmmaRegisters, made: Op, columns: Any, predicate: tuple[int, bool] | None
     ) -> None:
         self._registers, self._made = registers, made
-        self._columns = columns[0] if columns.size == 1 else columns[:, None]
+        first = int(columns[0])
+        self._columns = slice(first, first + 1) if columns.size == 1 else columns
         self._predicate = predicate
         wide = made.wide or made.handler is None
         self.op = Op(made.category, handler=self._run, wide=wide)
 
     def _run(self, lanes: Lanes, mask: Mask) -> Outcome:
         use = lanes.wave.state(self._registers)
-        warps = self._warps(lanes, mask)
-        if use.in_flight:
-            use.check_touch(self._columns, warps)
-        use.dirty[self._columns, warps] = True
+        if mask is None and self._predicate is None:
+            use.touch(self._columns, slice(lanes.lo // 32, lanes.hi // 32))
+        else:
+            for number in self._active_warps(lanes, mask):
+                use.touch(self._columns, slice(number, number + 1))
         return execute(self._made, lanes, mask)
 
-    def _warps(self, lanes: Lanes, mask: Mask) -> Any:
-        """Numbers of the warps that really execute it: a slice, or an array."""
-        if mask is None and self._predicate is None:
-            return slice(lanes.lo // 32, lanes.hi // 32)
+    def _active_warps(self, lanes: Lanes, mask: Mask) -> list[int]:
+        """Numbers of the warps that really execute it."""
         active = np.ones(lanes.width, np.bool_) if mask is None else mask
         if self._predicate is not None:
             slot, negated = self._predicate
             active = active & (lanes.V[slot] ^ negated)
-        return np.flatnonzero(active.reshape(-1, 32).any(axis=1)) + lanes.lo // 32
+        first = lanes.lo // 32
+        return [first + int(n) for n in np.flatnonzero(active.reshape(-1, 32).any(axis=1))]
 
 
 class _Move:
@@ -188,14 +189,14 @@ class _Move:
 
     def _run(self, lanes: Lanes, mask: Mask) -> Outcome:
         use = lanes.wave.state(self._registers)
-        warps = slice(lanes.lo // 32, lanes.hi // 32)
+        first, end = lanes.lo // 32, lanes.hi // 32
         target, source = self._target, self._source
-        if use.in_flight:
-            if source is not None and use.accumulating(source, warps).any():
+        if any(use.in_flight[first:end]):
+            if source is not None and any(use.accumulating(source, w) for w in range(first, end)):
                 self._later(use, lanes, mask)
                 return None
-            use.check_touch(target, warps)
-        use.dirty[target, warps] = False if source is None else use.dirty[source, warps]
+            use.check_touch(slice(target, target + 1), slice(first, end))
+        use.dirty[first:end, target] = False if source is None else use.dirty[first:end, source]
         return execute(self._made, lanes, mask)
 
     def _later(self, use: RegisterUse, lanes: Lanes, mask: Mask) -> None:
@@ -205,11 +206,11 @@ class _Move:
         for warp in warps_of(lanes):
             number = warp.lo // 32
             if mask is not None or not use.accumulating(source, number):
-                use.check_touch(source, number)
+                use.check_touch(slice(source, source + 1), slice(number, number + 1))
                 continue
-            due = max(use.accumulator[source, number], use.accumulator[target, number],
-                      use.fragment[target, number])  # fmt: skip
+            due = max(use.accumulator[number, source], use.accumulator[number, target],
+                      use.fragment[number, target])  # fmt: skip
             warpgroup_of(warp).copy_after(int(due), warp, *self._rows)
-            use.accumulator[target, number] = due
-            use.kind[target, number] = use.kind[source, number]
-            use.dirty[target, number] = False
+            use.accumulator[number, target] = due
+            use.kind[number, target] = use.kind[number, source]
+            use.dirty[number, target] = False

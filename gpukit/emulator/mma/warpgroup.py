@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gpukit.emulator.aio.engine import OpNumbers
-from gpukit.emulator.check.async_ops import AsyncOp, Range
+from gpukit.emulator.check.async_ops import AsyncOp
 from gpukit.emulator.errors import CollectiveError
 from gpukit.emulator.mma.operands import SharedMatrix
 from gpukit.emulator.outcomes import Park
@@ -137,9 +137,9 @@ class Warpgroup:
     def _announce(self, op: Wgmma, warp: Warp, quarter: int) -> None:
         """Tell the checks which bytes this warp's part of the wgmma reads."""
         a, slot = op.arguments.a, self.cta.slot
-        reads = [_range(op.arguments.b.starts(), slot)]
+        reads = [op.arguments.b.range(slot)]
         if a is not None:
-            reads.append(_range(a.starts(quarter), slot))
+            reads.append(a.range(slot, quarter))
         numbers = self.cta.cluster[0].state(OpNumbers)
         heard = AsyncOp(numbers.next, "wgmma", warp, pc=op.pc, reads=tuple(reads))
         numbers.next += 1
@@ -274,10 +274,6 @@ def warps_of(lanes: Lanes) -> Sequence[Warp]:
         return lanes.warps
     assert isinstance(lanes, Warp)
     return (lanes,)
-
-
-def _range(starts: Any, slot: int) -> Range:
-    return Range("shared", slot, int(starts.min()), 16, starts)
 
 
 def _shown(arguments: Arguments) -> str:

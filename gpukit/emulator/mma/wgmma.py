@@ -84,7 +84,7 @@ class MmaAsync:
     def _uniform(lanes: Lanes, slot: int, what: str) -> list[Any]:
         """The value of an operand per warp."""
         values = lanes.V[slot].reshape(-1, 32)
-        if (values != values[:, :1]).any():
+        if np.count_nonzero(values != values[:, :1]):
             raise CollectiveError(f"{what} of wgmma differs between the lanes of a warp")
         found: list[Any] = values[:, 0].tolist()
         return found

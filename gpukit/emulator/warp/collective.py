@@ -40,7 +40,7 @@ def collective(category: str, members: int, body: Body) -> Op:
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         named = lanes.V[members]
-        if mask is None and (named == _ALL).all():
+        if mask is None and named.tobytes() == _ALL.tobytes() * lanes.width:
             body(lanes, None)
             return None
         if isinstance(lanes, Gang):
