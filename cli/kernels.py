@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpukit.bench.axes import Shapes
+
+from .options import Parsed, merged
 from .table import Field, print_table
 
 if TYPE_CHECKING:
@@ -61,8 +64,40 @@ def _summary(spec: KernelSpec) -> dict[str, Any]:
     help="A tunable's value; the default otherwise.  [repeatable]",
 )
 @click.option("--arch", metavar="ARCH", help="Build for this GPU only, e.g. sm_90.")
-def show(name: str, settings: tuple[str, ...], arch: str | None) -> None:
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    type=Parsed(Shapes(("M", "N", "K"), 1), "MxNxK[,...]"),
+    help="With NAME matmul: say which kernel gpukit.matmul runs for such problems, and why.",
+)
+@click.option("--dtype", metavar="DTYPE", help="With --shape: bf16, f16, f32, tf32, e4m3, e5m2.")
+@click.option("--layout", metavar="LAYOUT", help="With --shape: nt, nn, tn or tt.")
+@click.option("--out-dtype", metavar="DTYPE", help="With --shape: the type of C.")
+@click.option("--device", help="With --shape: cuda:0, emu:h100, ...")
+def show(
+    name: str,
+    settings: tuple[str, ...],
+    arch: str | None,
+    shapes: tuple[tuple[Any, ...], ...],
+    **words: Any,
+) -> None:
     """Show the spec of kernel NAME, what it costs to build and run, and the idea behind it."""
+    given = {word: value for word, value in words.items() if value is not None}
+    if not shapes:
+        if given:
+            option = next(iter(given)).replace("_", "-")
+            raise click.UsageError(f"--{option} goes with --shape")
+        _show_kernel(name, settings, arch)
+        return
+    if name != "matmul" or settings or arch:
+        raise click.UsageError("--shape goes with `show matmul`, and without --set and --arch")
+    from .choices import show_choices
+
+    show_choices(merged(shapes), **given)
+
+
+def _show_kernel(name: str, settings: tuple[str, ...], arch: str | None) -> None:
     from gpukit.kernels.describe import describe
 
     found = describe(name, _assignments(settings), arch)

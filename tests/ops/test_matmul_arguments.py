@@ -237,7 +237,7 @@ def arguments(**changes: Any) -> list[Any]:
         "a": Array((64, 32), HALF, Pointer(0x1000)), "b": Array((32, 16), HALF, Pointer(0x3000)),
         "out": None, "bias": Array((16,), HALF, Pointer(0x5000)), "activation": None,
         "residual": None, "alpha": 1.0, "scale_a": None, "scale_b": None, "out_dtype": None,
-        "tf32": False, "dtype_a": None, "dtype_b": None, "fast_accum": False}
+        "tf32": False, "dtype_a": None, "dtype_b": None, "fast_accum": False, "config": None}
     assert set(changes) <= set(default)
     return list({**default, **changes}.values())
 
@@ -271,7 +271,7 @@ def test_a_call_without_terms(calls: Calls) -> None:
     {"b": Array((32, 17), HALF, Pointer(0x3000))}, {"bias": None}, {"activation": "relu"},
     {"bias": Array((16,), "float32", Pointer(0x5000))}, {"bias": object()}, {"alpha": 1},
     {"out_dtype": "float32"}, {"out_dtype": {}}, {"tf32": True}, {"dtype_a": "e4m3"},
-    {"fast_accum": True}, {"residual": Array((64, 16), HALF, Pointer(0x7000))},
+    {"fast_accum": True}, {"config": "gemm"}, {"residual": Array((64, 16), HALF, Pointer(0x7000))},
     {"out": Array((64, 16), HALF, Pointer(0x7000))}, {"a": np.zeros((64, 32), HALF)},
     {"scale_a": Array((1,), "float32", Pointer(0x100))}, {"scale_a": 1}, {"alpha": 1e39},
     {"alpha": 1e30, "scale_a": 1e30}, {"alpha": float("nan")}], ids=str)

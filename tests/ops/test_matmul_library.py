@@ -358,4 +358,4 @@ def test_the_poison_of_these_tests_is_never_a_result() -> None:
 
 
 def test_a_configuration_is_its_text() -> None:
-    assert str(Gemm(bm=64, swap=True, share="columns")) == "gemm:bm=64,share=columns,swap=true"
+    assert str(Gemm(bm=64, swap=True, share="columns")) == "gemm:bm=64,bn=256,share=columns,swap=true"

@@ -62,20 +62,23 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
     """
     given = (a, b, out, bias, activation, residual, alpha, scale_a, scale_b, out_dtype, tf32,
              dtype_a, dtype_b, fast_accum)
-    if kernel is None and config is None:
-        done = warm.call(*given)
-        if done is not None:
-            return done
     if kernel is not None:
-        ladder.rungs(kernel)
+        return _rung(given, kernel, config)
+    done = warm.call(*given, config)
+    if done is not None:
+        return done
     call = arguments.check(*given)
-    if kernel is not None:
-        _check_rung(call, kernel, config)
-        ladder.run(call, kernel)
-        return call.out
     launch = run.run(call, config)
-    if launch is not None and config is None and not call.device.emulated:
-        warm.keep(given, call, launch)
+    if launch is not None and not call.device.emulated:
+        warm.keep((*given, config), call, launch)
+    return call.out
+
+
+def _rung(given: tuple[Any, ...], kernel: int | str, config: Config | str | None) -> Any:
+    ladder.rungs(kernel)
+    call = arguments.check(*given)
+    _check_rung(call, kernel, config)
+    ladder.run(call, kernel)
     return call.out
 
 

@@ -103,13 +103,14 @@ class Ladder:
 
 
 Config = Gemm | Narrow | Vector | Ladder
+_ALWAYS = 2  # settings that a text names in any case
 _KINDS: dict[str, type[Config]] = {c.kind: c for c in (Gemm, Narrow, Vector, Ladder)}
 
 
 def text(config: Config) -> str:
-    """What `parse` reads: the settings that differ from the defaults."""
-    given = [f"{f.name}={_word(getattr(config, f.name))}" for f in fields(config)
-             if getattr(config, f.name) != f.default]
+    """What `parse` reads: the tile, or the rung, and the settings that differ from the defaults."""
+    given = [f"{f.name}={_word(getattr(config, f.name))}" for i, f in enumerate(fields(config))
+             if i < _ALWAYS or getattr(config, f.name) != f.default]
     return f"{config.kind}:{','.join(given)}".rstrip(":")
 
 

@@ -51,7 +51,7 @@ def call(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, al
     """Launch and return the output, or None: go the long way.
 
     Args:
-        words: out_dtype, tf32, dtype_a, dtype_b, fast_accum.
+        words: out_dtype, tf32, dtype_a, dtype_b, fast_accum, config.
     """
     if type(scale_a) is float:
         alpha, scale_a = alpha * scale_a, None
@@ -101,6 +101,11 @@ def keep(given: tuple[Any, ...], checked: Call, launch: Callable[..., None]) -> 
     _state.entries[key] = _Entry(
         launch, result.shape, result.dtype, result.nbytes, _span(a, device), _span(b, device),
         _span(result, device), tuple(_span(x, device) for x in others))
+
+
+def forget() -> None:
+    """Let every call go the long way again, once: what is chosen has changed."""
+    _state.entries.clear()
 
 
 def _learn_cupy() -> None:

@@ -1,0 +1,70 @@
+"""``gpukit show matmul --shape`` and ``gpukit tune matmul`` without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_process import Done
+
+Run = Callable[..., Done]
+
+
+def test_the_choice_and_its_rivals(gpukit: Run, tmp_path: Path) -> None:
+    done = gpukit("show", "matmul", "--shape", "512x256x128,16x4096x4096", "--device", "emu:h100",
+                  GPUKIT_CACHE_DIR=str(tmp_path))
+    assert done.code == 0, done.err
+    assert done.out.startswith("512x256x128 on emulated H100: gemm:bm=")
+    assert "16x4096x4096 on emulated H100: narrow:rows=" in done.out
+    assert done.out.count("the cost model's best") == 2
+    starred = [line for line in done.out.splitlines() if line.startswith("*")]
+    assert len(starred) == 2 and starred[1].split()[1].startswith("narrow:")
+
+
+def test_a_tuned_choice_says_so(gpukit: Run, tmp_path: Path) -> None:
+    from gpukit.devices import emulated
+    from gpukit.ops.matmul import Gemm, tuned
+    from gpukit.ops.matmul.explain import dense
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUKIT_CACHE_DIR", str(tmp_path))
+        tuned.store(dense(512, 256, 128), emulated.get("h100").properties, Gemm(128, 32, 5))
+    command = ("show", "matmul", "--shape", "512x256x128", "--device", "emu:h100")
+    done = gpukit(*command, GPUKIT_CACHE_DIR=str(tmp_path))
+    assert "gemm:bm=128,bn=32,stages=5\nmeasured by `gpukit tune`" in done.out
+    done = gpukit(*command, GPUKIT_CACHE_DIR=str(tmp_path), GPUKIT_TUNE="0")
+    assert "the cost model's best" in done.out
+
+
+def test_what_there_is_nothing_to_choose_for(gpukit: Run) -> None:
+    done = gpukit("show", "matmul", "--shape", "512", "--dtype", "f32", "--device", "emu:h100")
+    assert done.out == ("512x512x512 on emulated H100: ladder:rung=k1\n"
+                        "all there is for this problem\n\n")
+
+
+def test_operands_that_are_packed_first(gpukit: Run) -> None:
+    done = gpukit("show", "matmul", "--shape", "64x512x500", "--dtype", "e4m3", "--layout", "nn",
+                  "--device", "emu:h100")
+    assert "A and B packed first" in done.out
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (("show", "matmul", "--shape", "8", "--dtype", "int8"), 2, "dtype is 'int8'; accepted: bf16"),
+    (("show", "matmul", "--shape", "8", "--layout", "xy"), 2, "layout is 'xy'; accepted: nt, nn"),
+    (("show", "matmul", "--shape", "8", "--out-dtype", "q"), 2, "dtype 'q' is unknown"),
+    (("show", "matmul", "--shape", "0"), 2, "0"),
+    (("show", "matmul", "--shape", "8", "--arch", "sm_90"), 2, "without --set and --arch"),
+    (("show", "matmul.k1", "--shape", "8"), 2, "--shape goes with `show matmul`"),
+    (("show", "matmul.k1", "--dtype", "f32"), 2, "--dtype goes with --shape"),
+    (("show", "matmul", "--shape", "8", "--dtype", "e4m3", "--device", "emu:b200"), 1,
+     "operands of e4m3 need sm_90a, this GPU is sm_100"),
+    (("tune", "matmul", "--shape", "8", "--device", "emu:h100"), 3, "emu:h100 has no clock"),
+    (("tune", "matmul"), 2, "Missing option '--shape'"),
+    (("tune", "softmax"), 2, "No such command 'softmax'"),
+])
+def test_refusals(gpukit: Run, arguments: tuple[str, ...], code: int, message: str) -> None:
+    done = gpukit(*arguments)
+    assert done.code == code
+    assert message in " ".join(done.err.split())
+    assert not done.out
