@@ -43,6 +43,11 @@ class Cta:
         for warp in self.warps:
             warp.start(threads - 32 * warp.index)
 
+    @property
+    def ended(self) -> bool:
+        """Whether all of its threads have exited."""
+        return not any(warp.splits for warp in self.warps)
+
     def state(self, factory: Callable[[Cta], T]) -> T:
         """This CTA's object of a family, e.g. its barriers."""
         found = self._state.get(factory)  # type: ignore[call-overload]

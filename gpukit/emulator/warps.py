@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpukit.emulator.errors import KernelFault
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.lanes import Lanes, Split
 from gpukit.emulator.waits import WaitQueue
@@ -84,6 +85,7 @@ class Gang(Lanes):
     def __init__(self, wave: Wave, warps: list[Warp]) -> None:
         super().__init__(wave, warps[0].lo, warps[-1].hi, wave.program.gang_handlers)
         self.warps = warps
+        self._exit_pc = 0
 
     def gather(self) -> None:
         """Take over the warps' lanes; all must be converged at the same place."""
@@ -102,7 +104,18 @@ class Gang(Lanes):
             warp.splits = [part for s in self.splits if (part := _part(s, lanes, warp))]
             ended = before & ~warp.live
             if ended.any():
-                warp.lanes_ended(ended)
+                self._tell_ended(warp, ended)
+
+    def lanes_ended(self, mask: Mask) -> None:
+        self._exit_pc = self.current.pc  # the warps hear of it when they get their lanes back
+
+    def _tell_ended(self, warp: Warp, lanes: Any) -> None:
+        warp.current = Split(self._exit_pc, lanes)
+        try:
+            warp.lanes_ended(lanes)
+        except KernelFault as fault:
+            fault.locate(warp.where())
+            raise
 
 
 def _part(split: Split, lanes: slice, warp: Warp) -> Split | None:

@@ -51,3 +51,17 @@ __device__ inline void tma_store(const TensorMap& map, int x, int y, const void*
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
                :: "l"(generic(map)), "r"(x), "r"(y), "r"(smem(from)) : "memory"); }
 """
+
+_ACCUMULATORS = ",".join(f"%{i}" for i in range(32))
+_OUTPUTS = ",".join(f'"+f"(d[{i}])' for i in range(32))
+#: Tiles of 64 rows of 128 bytes, 128B swizzle; replace SBO by 64, the stride of 8 rows / 16.
+WGMMA = f"""
+__device__ u64 desc(const void* p) {{
+  return (u64)(smem(p) & 0x3FFFF) >> 4 | 1ull << 16 | (u64)SBO << 32 | 1ull << 62;
+}}
+__device__ __forceinline__ void mma(float (&d)[32], u64 a, u64 b, int add) {{
+  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %34, 0;\\n"
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{_ACCUMULATORS}}}, "
+    "%32, %33, p, 1, 1, 0, 0; }}" : {_OUTPUTS} : "l"(a), "l"(b), "r"(add));
+}}
+"""

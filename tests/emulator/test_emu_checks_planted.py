@@ -8,26 +8,14 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from async_kernels import TMA, WRAPPERS
+from async_kernels import TMA, WGMMA, WRAPPERS
 
 from gpukit import emulator
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 POLICIES = ("random", "early", "late", "starved")
 SCHEDULES = [(policy, seed) for policy in POLICIES for seed in range(2)]
-ACCUMULATORS = ",".join(f"%{i}" for i in range(32))
-OUTPUTS = ",".join(f'"+f"(d[{i}])' for i in range(32))
-
-KERNEL = WRAPPERS + TMA + f"""
-__device__ u64 desc(const void* p) {{
-  return (u64)(smem(p) & 0x3FFFF) >> 4 | 1ull << 16 | (u64)SBO << 32 | 1ull << 62;
-}}
-__device__ __forceinline__ void mma(float (&d)[32], u64 a, u64 b, int add) {{
-  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %34, 0;\\n"
-    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{ACCUMULATORS}}}, "
-    "%32, %33, p, 1, 1, 0, 0; }}" : {OUTPUTS} : "l"(a), "l"(b), "r"(add));
-}}
-""" + r"""
+KERNEL = WRAPPERS + TMA + WGMMA + r"""
 // C[64, 64 * tiles] = A[64, K] * B[64 * tiles, K]^T. Warp 4 produces, warps 0-3 multiply.
 extern "C" __global__ void __launch_bounds__(160, 1)
 k(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpukit.emulator.aio import engine
@@ -120,18 +121,13 @@ def _load(warp: Warp, lane: int, copy: _Copy) -> None:
     ctas = receivers(warp, first.cta, selected)
     targets = [first.on(cta) for cta in ctas]
     signals = Signals.find(warp, copy.barrier.at(warp, lane), space, first.cta, ctas, size)
-    made = engine.issue(
-        warp, engine.one_lane(lane), "bulk_load", (source.range,), tuple(t.range for t in targets)
-    )
     count_load(warp, size, len(ctas))
 
-    def complete() -> None:
-        for target in targets:
-            source.copy_to(target)
-        engine.performed(made)
-        signals.send(made)
-
-    engine.post(made, complete)
+    for number, target in enumerate(targets):  # each receives its copy at a time of its own
+        made = engine.issue(
+            warp, engine.one_lane(lane), "bulk_load", (source.range,), (target.range,)
+        )
+        signals.after(partial(source.copy_to, target), made, number)
 
 
 def count_load(warp: Warp, size: int, receivers: int) -> None:
@@ -159,12 +155,7 @@ def _to_peer(warp: Warp, lane: int, copy: _Copy) -> None:
     )  # fmt: skip
     warp.wave.launch.count("cluster_copy_bytes", size)
 
-    def complete() -> None:
-        _deliver(copy.reduction, source.read(), target)
-        engine.performed(made)
-        signals.send(made)
-
-    engine.post(made, complete)
+    signals.after(lambda: _deliver(copy.reduction, source.read(), target), made)
 
 
 def _store(warp: Warp, lane: int, copy: _Copy) -> None:

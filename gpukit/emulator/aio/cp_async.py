@@ -222,7 +222,7 @@ class _Arrival:
         return all(op.done for op in self.ops)
 
     def send(self) -> None:
-        if self.ops or not self.barrier.abandoned:  # an empty last commit may outlive its CTA
+        if self.ops or not self.barrier.cta.ended:  # an empty last commit may outlive its CTA
             signal_arrival(self.barrier, self.count, self.ops)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpukit.emulator.check.async_ops import AsyncOp, Range
-from gpukit.emulator.errors import BarrierError
+from gpukit.emulator.errors import BarrierError, RemoteAccessError
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.mem.access import Access
 from gpukit.emulator.mem.shared import SharedMemory
@@ -31,11 +31,12 @@ class Flights:
         cta.exit_hooks.append(self._check_exit)
 
     def _check_exit(self) -> None:
-        if not self.ops or any(warp.splits for warp in self.cta.warps):
+        if not self.ops or not self.cta.ended:
             return
         op = min(self.ops, key=lambda op: op.id)
         what = "reads" if any(r.owner == self.cta.slot for r in op.reads) else "writes"
-        raise BarrierError(
+        error = BarrierError if op.warp.cta is self.cta else RemoteAccessError
+        raise error(
             f"CTA {self.cta.position} exits while a {op.kind} still {what} its shared memory "
             f"({op.place}); wait for it first"
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpukit.emulator.aio import engine
 from gpukit.emulator.errors import BarrierError, KernelFault
 from gpukit.emulator.instructions import Modifiers
 from gpukit.emulator.mem.points import shared_point
@@ -39,7 +41,7 @@ def receivers(warp: Warp, home: Cta, mask: int | None) -> list[Cta]:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The mbarriers of one copy, and the bytes that each is told."""
+    """The mbarriers of one copy, one for each receiver, and the bytes that each is told."""
 
     barriers: tuple[MBarrier, ...]
     size: int
@@ -69,10 +71,16 @@ class Signals:
         ranks = [c.rank & ~1 | cta.rank & 1 if pair else c.rank for c in ctas]
         found = [warp.cta.cluster[rank].state(MBarriers).find(offset) for rank in ranks]
         for barrier in found:
+            barrier.require_running(warp)
             announce(barrier, size)
         return cls(tuple(found), size)
 
-    def send(self, op: AsyncOp) -> None:
-        """The bytes have arrived everywhere."""
-        for barrier in self.barriers:
-            signal_tx(barrier, self.size, op)
+    def after(self, copy: Callable[[], None], op: AsyncOp, receiver: int = 0) -> None:
+        """Run ``copy`` later, and then tell the receiver of that number."""
+
+        def complete() -> None:
+            copy()
+            engine.performed(op)
+            signal_tx(self.barriers[receiver], self.size, op)
+
+        engine.post(op, complete)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from gpukit.emulator.aio import engine
@@ -155,21 +157,17 @@ def _load(warp: Warp, lane: int, load: _Load) -> None:
         warp, load.barrier.at(warp, lane), load.space, home, ctas, geometry.bytes, load.pair
     )
     reads = source.ranges if warp.wave.listeners else ()
-    made = engine.issue(
-        warp, engine.one_lane(lane), "tma_load", reads, tuple(t.range for t in targets)
-    )
     _count(warp, source)
     count_load(warp, source.bytes, len(ctas))
     warp.wave.launch.count("tma_write_wavefronts", -(-geometry.extent // 128) * len(ctas))
+    load_once = cache(source.load)
+    for number, target in enumerate(targets):  # each receives its box at a time of its own
+        made = engine.issue(warp, engine.one_lane(lane), "tma_load", reads, (target.range,))
+        signals.after(partial(_lay_down, target, load_once), made, number)
 
-    def complete() -> None:
-        data, init = source.load()
-        for target in targets:
-            target.put(data, init)
-        engine.performed(made)
-        signals.send(made)
 
-    engine.post(made, complete)
+def _lay_down(target: SharedTile, load: Callable[[], tuple[Any, Any]]) -> None:
+    target.put(*load())
 
 
 def _target(geometry: Geometry, cta: Cta, offset: int) -> SharedTile:

@@ -99,6 +99,8 @@ class Checker(Listener):
             self.races.write(lanes, access, shadow, touch, weak)
         if shadow.writers is not None:
             self.asynchronous.accessed(lanes, access, shadow, touch, kind, weak)
+        if access.pattern.strangers:
+            self.exits.accessed(access, touch)
 
     # Asynchronous operations
 
@@ -150,20 +152,30 @@ class Checker(Listener):
     def barrier_created(self, warp: Warp, barrier: object) -> None:
         self.meetings.created(warp, barrier)
 
+    def barrier_counts(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        self.meetings.used(warp, warp.lo // 32, barrier)
+        self.exits.signalled(warp, barrier, phase)
+
     def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
-        self.meetings.arrive(warp, warp.lo // 32, barrier, phase)
+        self._arrived(warp, barrier, phase, relaxed=False)
 
     def barrier_arrived_relaxed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
-        self.meetings.arrive(warp, warp.lo // 32, barrier, phase, relaxed=True)
+        self._arrived(warp, barrier, phase, relaxed=True)
+
+    def _arrived(self, warp: Warp, barrier: object, phase: int, relaxed: bool) -> None:
+        self.exits.signalled(warp, barrier, phase)
+        self.meetings.arrive(warp, warp.lo // 32, barrier, phase, relaxed)
 
     def barrier_passed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        self.exits.passed(barrier, phase)
         self.meetings.passed(warp, warp.lo // 32, barrier, phase)
 
     def barrier_passed_relaxed(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        self.exits.passed(barrier, phase)
         self.meetings.passed(warp, warp.lo // 32, barrier, phase, relaxed=True)
 
     def lanes_ended(self, warp: Warp, mask: Mask) -> None:
         if not warp.splits:
             self.meetings.leave(warp, warp.lo // 32)
-            if self.exits.matters(warp.cta) and not any(w.splits for w in warp.cta.warps):
-                self.exits.cta_ended(warp.cta, self._shadows.get(warp.wave.shared))
+            if not any(w.splits for w in warp.cta.warps):
+                self.exits.cta_ended(warp.cta)

@@ -36,6 +36,9 @@ class Listener:
     def barrier_created(self, warp: Warp, barrier: object) -> None:
         """A warp initialised an mbarrier."""
 
+    def barrier_counts(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
+        """Lanes changed an mbarrier's tx-count without an arrival: this orders nothing."""
+
     def barrier_arrived(self, warp: Warp, mask: Mask, barrier: object, phase: int) -> None:
         """Lanes arrived at a barrier: the release side, before the phase completes."""
 

@@ -40,7 +40,8 @@ class Meetings:
         stamp = self._clocks.lane_stamps.item(warp.lo) + warp.current.pc
         self._created[barrier] = (warp, stamp)
 
-    def _check_created(self, warp: Warp, number: int, barrier: object) -> None:
+    def used(self, warp: Warp, number: int, barrier: object) -> None:
+        """A use of an mbarrier must be ordered after its initialisation."""
         if barrier not in self._created:
             return
         creator, stamp = self._created[barrier]
@@ -54,7 +55,7 @@ class Meetings:
         self, warp: Warp, number: int, barrier: object, phase: int, relaxed: bool = False
     ) -> None:
         """The release side."""
-        self._check_created(warp, number, barrier)
+        self.used(warp, number, barrier)
         self._flags.settle(number)
         clock = self._flags.fenced(number) if relaxed else self._clocks.release(number)
         if clock is not None:
@@ -83,7 +84,7 @@ class Meetings:
         self, warp: Warp, number: int, barrier: object, phase: int, relaxed: bool = False
     ) -> None:
         """The acquire side."""
-        self._check_created(warp, number, barrier)
+        self.used(warp, number, barrier)
         clock = self._phases.get(barrier, {}).get(phase)
         if clock is not None and relaxed:
             self._flags.found(number, clock)

@@ -89,11 +89,6 @@ class Shadow:
         """The address of a granule."""
         return store.address_of(granule * self.granule - self.skew)
 
-    def strangers(self, at: Any) -> list[Any]:
-        """Stamps of the accesses of other CTAs than the owner, as far as they are kept apart."""
-        histories = [self.reads.remote, self.strong_writes, self.strong_reads]
-        return [stamps for history in histories if history for stamps in history.at(at)]
-
     def forget_before(self, at: Any) -> None:
         """An asynchronous write that is ordered after all earlier accesses replaces them."""
         if self._writes is not None:

@@ -77,6 +77,12 @@ class Touch:
             return int(self.warps)
         return int(np.broadcast_to(self.warps, np.shape(self.array())).flat[position])
 
+    def stamp(self, position: int) -> int:
+        """Its stamp."""
+        if self.single:
+            return int(self.stamps)
+        return int(np.broadcast_to(self.stamps, np.shape(self.array())).flat[position])
+
     def granule(self, position: int) -> int:
         """The granule at the flat ``position``."""
         if isinstance(self.at, slice):

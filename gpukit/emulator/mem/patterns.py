@@ -22,17 +22,19 @@ class Pattern:
     ``low`` and ``high`` bound the addresses touched, relative to the first lane's. ``kind`` is
     "block" (lane i at i * size), "same" (one address) or "mixed". ``floor`` is the lowest of the
     ``offsets``. ``cost`` holds what the counters want and ``hits`` how often the pattern was
-    loaded, stored and updated.
+    loaded, stored and updated. ``strangers`` are the slots of CTAs whose shared memory lanes of
+    other CTAs access.
     """
 
     __slots__ = ("_ranks", "_steps", "aligned", "cost", "floor", "high", "hits", "kind", "low",
-                 "offsets", "size")  # fmt: skip
+                 "offsets", "size", "strangers")  # fmt: skip
 
     def __init__(self, offsets: Any, distances: Any, size: int, cost: tuple[int, ...]) -> None:
         self.offsets = offsets
         self.size = size
         self.cost = cost
         self.hits = [0, 0, 0]
+        self.strangers: tuple[int, ...] = ()
         self.floor = int(offsets.min())
         self.low, self.high = int(distances.min()), int(distances.max()) + size
         self.aligned = not (distances & (size - 1)).any()

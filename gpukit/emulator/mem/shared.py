@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpukit.emulator.errors import BarrierError, OutOfBoundsError
+from gpukit.emulator.errors import BarrierError, OutOfBoundsError, RemoteAccessError
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.mem import windows
 from gpukit.emulator.mem.access import Access
@@ -98,20 +98,22 @@ class SharedMemory(Store):
             raise misaligned(addresses, mask, size, "shared")
         if offset + pattern.high > self.guard_low and offset + pattern.low < self.guard_high:
             self._check_barriers(pattern.offsets + offset, mask, size)
-        if self._wave.cluster_size > 1:
-            self._check_running(lanes, first, mask)
+        if pattern.strangers:
+            self._check_running(pattern, offset, mask)
         return Access(self, pattern, offset, mask, "shared")
 
-    def _check_running(self, lanes: Lanes, address: int, mask: Mask) -> None:
+    def _check_running(self, pattern: Pattern, base: int, mask: Mask) -> None:
         """Shared memory of another CTA of the cluster lives as long as that CTA runs."""
-        lane = 0 if mask is None else int(mask.argmax())
-        home, _ = self._wave.cta_of_lane(lanes.lo + lane).owner(address)
-        if not any(warp.splits for warp in home.warps):
-            raise OutOfBoundsError(
-                f"accesses shared memory of the CTA of rank {home.rank}, which has exited",
-                lane=lane,
-                address=address,
-            )
+        for slot in pattern.strangers:
+            home = self._wave.ctas[slot]
+            if home.ended:
+                indices = pattern.offsets + base
+                position = int((indices // self.stride == slot).argmax())
+                raise RemoteAccessError(
+                    f"accesses shared memory of the CTA of rank {home.rank}, which has exited",
+                    lane=position if mask is None else int(np.flatnonzero(mask)[position]),
+                    address=self.address_of(int(indices[position])),
+                )
 
     # mbarriers
 
@@ -156,11 +158,13 @@ class SharedMemory(Store):
         ranks = addresses[active] >> windows.RANK_SHIFT
         if ((ranks < 0) | (ranks >= self._wave.cluster_size)).any():
             raise self._outside(addresses, mask, size)
-        slots = (active + lanes.lo) // self._wave.lanes_per_cta
-        slots += ranks - slots % self._wave.cluster_size
+        own = (active + lanes.lo) // self._wave.lanes_per_cta
+        slots = own + ranks - own % self._wave.cluster_size
         distances = offsets - offsets[0]
         indices = slots * self.stride + distances
-        return Pattern(indices, distances, size, shared_cost(offsets, size, active))
+        pattern = Pattern(indices, distances, size, shared_cost(offsets, size, active))
+        pattern.strangers = tuple(np.unique(slots[slots != own]).tolist())
+        return pattern
 
     def _outside(self, addresses: Any, mask: Mask, size: int) -> OutOfBoundsError:
         active = np.arange(addresses.size) if mask is None else np.flatnonzero(mask)

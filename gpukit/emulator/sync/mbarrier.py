@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpukit.emulator.errors import BarrierError
+from gpukit.emulator.errors import BarrierError, KernelFault, RemoteAccessError
 from gpukit.emulator.lanes import Split
 from gpukit.emulator.waits import WaitQueue
 
@@ -119,14 +119,16 @@ class MBarrier:
         self.pending = self.expected
         self.queue.wake()
 
-    @property
-    def abandoned(self) -> bool:
-        """Whether all threads of its CTA have exited."""
-        return not any(warp.splits for warp in self.cta.warps)
-
     def _check_alive(self) -> None:
-        if self.abandoned:
+        if self.cta.ended:
             raise self.error("signals a CTA that has exited")
+
+    def require_running(self, warp: Warp) -> None:
+        """A warp signals the barrier, now or later: its CTA must not have exited."""
+        if self.cta.ended and self.cta is not warp.cta:
+            raise RemoteAccessError(
+                f"signals a CTA that has exited: {self.describe()}", address=self.offset
+            )
 
     # Waiting
 
@@ -218,13 +220,21 @@ class MBarriers:
 
     def _check_exit(self) -> None:
         """At the end of the CTA every expected byte must have come, and no other."""
-        if any(warp.splits for warp in self.cta.warps):
+        if not self.cta.ended:
             return
         for barrier in self.items.values():
             if barrier.tx and not barrier.in_flight:
-                raise barrier.error(
-                    f"tx mismatch: the CTA exits with a tx-count of {barrier.tx} bytes"
-                )
+                raise self._unbalanced(barrier)
+
+    def _unbalanced(self, barrier: MBarrier) -> KernelFault:
+        what = f"tx mismatch: the CTA exits with a tx-count of {barrier.tx} bytes"
+        running = [f"CTA {cta.position}" for cta in self.cta.cluster if not cta.ended]
+        if barrier.tx > 0 and running:
+            return RemoteAccessError(
+                f"{what}, which {' or '.join(running)} may still send: {barrier.describe()}",
+                address=barrier.offset,
+            )
+        return barrier.error(what)
 
 
 def signal_tx(barrier: MBarrier, size: int, op: AsyncOp) -> None:

@@ -33,7 +33,9 @@ def barriers_at(warp: Warp, address: int, space: str) -> tuple[MBarriers, int]:
 def barrier_at(warp: Warp, address: int, space: str) -> MBarrier:
     """The live mbarrier at an address."""
     barriers, offset = barriers_at(warp, address, space)
-    return barriers.find(offset)
+    found = barriers.find(offset)
+    found.require_running(warp)
+    return found
 
 
 def own_barriers_at(warp: Warp, address: int, space: str) -> tuple[MBarriers, int]:
@@ -164,6 +166,8 @@ def transactions(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op
     expects = instr.mods[0] == "expect_tx"
 
     def act(warp: Warp, mask: Mask, barrier: MBarrier, size: int) -> None:
+        for listener in warp.wave.listeners:
+            listener.barrier_counts(warp, mask, barrier, barrier.phase)
         if expects:
             barrier.expect(size * _count(mask))
             barrier.settle()
