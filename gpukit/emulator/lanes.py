@@ -82,7 +82,10 @@ class Lanes:
 
     @property
     def runnable(self) -> bool:
-        return any(split.park is None for split in self.splits)
+        for split in self.splits:  # noqa: SIM110 - any() takes twice as long
+            if split.park is None:
+                return True
+        return False
 
     def turn(self, quantum: int) -> int:
         """Issue up to about ``quantum`` instructions; returns how many."""

@@ -46,7 +46,7 @@ class Scheduler:
         while True:
             if events.run_due():
                 self._something_completed()
-            ready = [warp for warp in self.wave.warps if warp.active and warp.runnable]
+            ready = [warp for warp in self.wave.warps if warp.runnable]
             worthy = spins.worth_a_turn(ready)
             if worthy:
                 self._turn(worthy)

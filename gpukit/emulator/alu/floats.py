@@ -121,7 +121,9 @@ def _fma16(a: Any, b: Any, c: Any) -> Any:
 # Constants of no dimension: NumPy is quicker with them than with scalars.
 _DROPPED = np.array(0x1FFFFFFF, np.uint64)  # mantissa bits that binary32 does not keep
 _HALF_ULP = np.array(0x10000000, np.uint64)
-_SMALLEST = np.array(2.0**-126)
+_LEAST = 2.0**-126
+_SMALLEST, _ZERO = np.array(_LEAST), np.array(0.0)
+_BITS64 = np.dtype(np.uint64)
 
 
 def fma32(a: Any, b: Any, c: Any) -> Any:
@@ -130,18 +132,19 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
     The product is exact in binary64; rounding the sum twice can only go wrong where the first
     result lies exactly half way between two binary32 numbers, or is subnormal there.
     """
-    product = a.astype(F64) * b.astype(F64)
-    total = product + c.astype(F64)
-    tied = (total.view(np.uint64) & _DROPPED) == _HALF_ULP
+    total = np.add(np.multiply(a, b, dtype=F64), c)
+    tied = (total.view(_BITS64) & _DROPPED) == _HALF_ULP
     if b"\x01" in tied.tobytes() or _has_subnormals(total):
-        total = odd_sum(product, c.astype(F64))
+        total = odd_sum(a.astype(F64) * b.astype(F64), c.astype(F64))
     return total.astype(F32)
 
 
 def _has_subnormals(total: Any) -> bool:
     """Whether a binary64 value is subnormal in binary32. Zero is no such: that sum is exact."""
-    small = np.abs(total) < _SMALLEST
-    return b"\x01" in small.tobytes() and b"\x01" in (small & (total != 0)).tobytes()
+    size = np.abs(total)
+    if size.item(size.argmin()) >= _LEAST:  # argmin is quicker than min, and finds NaN first
+        return False
+    return bool((size < _SMALLEST).tobytes() != (size == _ZERO).tobytes())
 
 
 # Division and roots
