@@ -137,29 +137,33 @@ class Product:
 
     def run(self, **options: Any) -> np.ndarray:
         """Emulated, into poison: all of C is right, and nothing around it was written."""
-        lead = self.batch or self.batch_b
-        out = strided((*lead, self.m, self.n), self.out_type.numpy, self.offsets[2], self.pads[2])
-        before = np.array(root(out).view(f"u{out.itemsize}"))
+        out = self._output()
+        before = np.array(words_of(root(out)))
         got = gpukit.matmul(self.a, self.b, out=out, **self.terms, **self.words, **options)
         assert got is out
         self.check(got)
-        outside(out, before)
+        outside(out, before, words_of(root(out)))
         return got
 
     def run_gpu(self, xp: Any, **options: Any) -> Any:
         """`run` on a GPU; the result on it."""
-        lead = self.batch or self.batch_b
-        host = strided((*lead, self.m, self.n), self.out_type.numpy, self.offsets[2], self.pads[2])
-        out = moved(xp, host)
+        host = self._output()
+        before = words_of(root(host))
+        buffer = xp.asarray(before)
+        out = placed(xp, buffer.view(host.dtype), host)
         terms = {name: value if isinstance(value, float) else moved(xp, value)
                  for name, value in self.terms.items()}
         a, b = moved(xp, self.a), moved(xp, self.b)
         words = {**self.words, **({"dtype_a": self.dtype} if a.dtype == np.uint8 else {})}
         assert gpukit.matmul(a, b, out=out, **terms, **words, **options) is out
-        got = xp.asnumpy(out)
-        self.check(got)
-        outside(moved(np, out, xp), np.array(root(host).view(f"u{host.itemsize}")))
+        self.check(xp.asnumpy(out))
+        outside(host, before, xp.asnumpy(buffer))
         return out
+
+    def _output(self) -> np.ndarray:
+        lead = self.batch or self.batch_b
+        return strided((*lead, self.m, self.n), self.out_type.numpy, self.offsets[2],
+                       self.pads[2])
 
 
 def strided(shape: tuple[int, ...], dtype: Any, offset: int = 0, pad: int = 0) -> np.ndarray:
@@ -181,27 +185,28 @@ def root(array: Any) -> Any:
     return array
 
 
-def outside(out: np.ndarray, before: np.ndarray) -> None:
-    """The buffer around `out` is as it was, and no element of `out` is."""
-    words = root(out).view(f"u{out.itemsize}")
-    inside = np.zeros(words.shape, bool)
-    start = (out.__array_interface__["data"][0]
-             - words.__array_interface__["data"][0]) // out.itemsize
-    steps = [stride // out.itemsize for stride in out.strides]
-    np.lib.stride_tricks.as_strided(
-        inside[start:], out.shape, steps)[...] = True
-    assert (words[~inside] == before[~inside]).all()
-    assert not (words[inside] == POISON[out.itemsize]).any()
+def words_of(array: np.ndarray) -> np.ndarray:
+    """The same memory as unsigned integers."""
+    return array.view(f"u{array.dtype.itemsize}")
 
 
-def moved(xp: Any, array: Any, source: Any = np) -> Any:
-    """The same view of a copy of its buffer, as another library's; 8-bit floats as bytes."""
-    buffer = root(array)
-    size = array.dtype.itemsize
-    kind = "u1" if size == 1 else array.dtype
-    if source is np:
-        copy = xp.asarray(buffer.view(kind))
-        start = array.__array_interface__["data"][0] - buffer.__array_interface__["data"][0]
-    else:
-        copy, start = source.asnumpy(buffer).view(kind), array.data.ptr - buffer.data.ptr
-    return xp.lib.stride_tricks.as_strided(copy[start // size:], array.shape, array.strides)
+def outside(out: np.ndarray, before: np.ndarray, after: np.ndarray) -> None:
+    """Of the buffer that `out` is a view of, only `out` has changed, and all of it."""
+    inside = np.zeros(before.shape, bool)
+    placed(np, inside, out)[...] = True
+    assert (after[~inside] == before[~inside]).all()
+    assert not (after[inside] == POISON[out.itemsize]).any()
+
+
+def placed(xp: Any, buffer: Any, like: np.ndarray) -> Any:
+    """What `like` is in its own buffer, in another buffer of as many elements."""
+    size = like.dtype.itemsize
+    start = like.__array_interface__["data"][0] - root(like).__array_interface__["data"][0]
+    steps = [stride // size * buffer.dtype.itemsize for stride in like.strides]
+    return xp.lib.stride_tricks.as_strided(buffer[start // size:], like.shape, steps)
+
+
+def moved(xp: Any, array: np.ndarray) -> Any:
+    """The same view of a copy of its buffer on a GPU; 8-bit floats as bytes."""
+    kind = np.uint8 if array.dtype.itemsize == 1 else array.dtype
+    return placed(xp, xp.asarray(root(array).view(kind)), array)

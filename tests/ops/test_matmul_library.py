@@ -346,6 +346,7 @@ def products(draw: st.DrawFn) -> Product:
         draw(st.booleans()))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(products())
 def test_anything(product: Product) -> None:
@@ -358,4 +359,5 @@ def test_the_poison_of_these_tests_is_never_a_result() -> None:
 
 
 def test_a_configuration_is_its_text() -> None:
-    assert str(Gemm(bm=64, swap=True, share="columns")) == "gemm:bm=64,bn=256,share=columns,swap=true"
+    config = Gemm(bm=64, swap=True, share="columns")
+    assert str(config) == "gemm:bm=64,bn=256,share=columns,swap=true"
