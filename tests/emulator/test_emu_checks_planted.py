@@ -25,7 +25,7 @@ k(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B,
   __shared__ __align__(8) u64 full[4], empty[4];
   const int t = threadIdx.x, lane = t % 32, warp = t / 32;
   if (t == 0) {
-    for (int i = 0; i < 4; i++) { init(&full[i], 1); init(&empty[i], 128); }
+    for (int i = 0; i < 4; i++) { init(&full[i], 1); init(&empty[i], ARRIVALS); }
     fence_init();
   }
   SYNC_AFTER_INIT
@@ -51,6 +51,7 @@ k(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B,
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
       RELEASE_EARLY
       asm volatile(WAIT_WGMMA ::: "memory");
+      READ_TILE
       RELEASE
       if (++stage == CONSUMER_STAGES) stage = 0, parity ^= 1;
     }
@@ -68,6 +69,7 @@ k(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B,
 
 CORRECT = {
     "SBO": "64",
+    "ARRIVALS": "128",
     "SYNC_AFTER_INIT": "__syncthreads();",
     "WAIT_EMPTY": "wait(&empty[stage], parity ^ 1);",
     "BYTES": "16384",
@@ -76,6 +78,7 @@ CORRECT = {
     "WAIT_FULL": "wait(&full[stage], parity);",
     "RELEASE_EARLY": "",
     "WAIT_WGMMA": '"wgmma.wait_group.sync.aligned 0;"',
+    "READ_TILE": "",
     "RELEASE": "arrive(&empty[stage]);",
     "WAIT_STORE": "bulk_wait_read<0>();",
     "SYNC_BEFORE_EPILOGUE": 'asm volatile("bar.sync 1, 128;" ::: "memory");',
@@ -84,10 +87,21 @@ CORRECT = {
     "WAIT_LAST_STORE": "bulk_wait_read<0>();",
     "STAGES": "2",
 }
+#: A wgmma-group is the whole warpgroup's, so one thread may say that its operands are free.
+ONE_SIGNAL = {"ARRIVALS": "1", "RELEASE": "if (t == 0) arrive(&empty[stage]);"}
+ORDINARY_READ = {"READ_TILE": 'if (lane == 0) asm volatile("{ .reg .u32 v;'
+                 ' ld.shared.u32 v, [%0]; }" :: "r"(smem(s) + warp * 4) : "memory");'}  # fmt: skip
 SYNC, FENCE = CORRECT["SYNC_BEFORE_STORE"], CORRECT["PROXY_FENCE"]
 VARIANTS = {
     "as it is": {},
     "four stages": {"STAGES": "4"},
+    "one thread of the warpgroup signals": ONE_SIGNAL,
+    "another thread of the warpgroup signals": {
+        **ONE_SIGNAL, "RELEASE": "if (t == 77) arrive(&empty[stage]);"},
+    "one thread of each warp signals": {
+        "ARRIVALS": "4", "RELEASE": "if (lane == 0) arrive(&empty[stage]);"},
+    "one thread signals, four stages": {**ONE_SIGNAL, "STAGES": "4"},
+    "every warp also reads the tile itself": ORDINARY_READ,
     "the storing thread fences": {"PROXY_FENCE": "", "SYNC_BEFORE_STORE": f"{SYNC} {FENCE}"},
     "the whole store is awaited": {"WAIT_LAST_STORE": "bulk_wait<0>();"},
     "a CTA barrier's worth of threads": {
@@ -102,6 +116,12 @@ BUGS = {
         "RELEASE_EARLY": "arrive(&empty[stage]);", "RELEASE": ""},
     "wgmmas not waited for before the slot is released": {
         "WAIT_WGMMA": '"wgmma.wait_group.sync.aligned 1;"'},
+    "one thread signals before the warpgroup's wgmmas are done": {
+        **ONE_SIGNAL, "WAIT_WGMMA": '"wgmma.wait_group.sync.aligned 1;"'},
+    "one thread signals before it waits for the wgmmas": {
+        "ARRIVALS": "1", "RELEASE_EARLY": ONE_SIGNAL["RELEASE"], "RELEASE": ""},
+    "one thread signals, but the others read the tile by themselves": {
+        **ONE_SIGNAL, **ORDINARY_READ},
     "no wait for the full barrier": {"WAIT_FULL": ""},
     "one warp does not wait for the full barrier": {
         "WAIT_FULL": "if (warp != 2) wait(&full[stage], parity);"},
