@@ -18,8 +18,10 @@ from gpukit.ops.matmul.problem import Problem
 
 @dataclass(frozen=True)
 class Figures:
-    """The model's constants; those without a source are fitted: of some 20 configurations for each of
-    47 problems, timed on an H200, the model's first should be the fastest.
+    """The model's constants.
+
+    Those without a source are fitted to times on an H200: of some 20 configurations for each of 47
+    problems, the one the model puts first should be the fastest.
 
     Attributes:
         clock: SM cycles per microsecond: an H200 in short bursts.
