@@ -21,6 +21,7 @@ _VECTOR_SHARED = 400_000  # bytes of A that eight CTAs share out among them, rou
 # Accumulators per thread that leave registers for the rest, found by compiling.
 _MAX_ACCUMULATORS = {"rows": 200, "columns": 200, "pingpong": 208}
 _MAX_PROMOTED = 224  # with those of 128 bytes of K
+_MAX_BLOCKWISE = 208  # and with the factors of rows
 _MAX_WITH_EXTRAS = (128, 104)  # a warpgroup has one block of 64 rows, or more
 
 
@@ -135,8 +136,10 @@ def _tile(config: Gemm, problem: Problem) -> Iterator[str]:
 def _registers(config: Gemm, problem: Problem) -> Iterator[str]:
     blocks = config.rows // 64
     needed, most = blocks * config.columns // 2, _MAX_ACCUMULATORS[config.share]
-    if problem.sums != "plain":
+    if problem.sums == "promoted":
         most = min(most, _MAX_PROMOTED - config.columns // 2)
+    if problem.sums == "blocks":
+        most = min(most, _MAX_BLOCKWISE - config.columns // 2 - 8 * blocks)
     if problem.extras:
         most = min(most, _MAX_WITH_EXTRAS[blocks > 1])
     if needed > most:
