@@ -46,6 +46,7 @@ class Figures:
         step: cycles per step along K beside the slowest part.
         alone: time of a step that one warpgroup makes alone, the other writing out, over one that
             both share.
+        drain: cycles from the last product of 128 bytes of K to its first sum in registers.
         exchange: cycles to meet and hand over the sums of a split tile.
         exchange_element: and for each of them.
         extras: cycles per element of C and thread for an epilogue that reads memory.
@@ -73,6 +74,7 @@ class Figures:
     finish: float = 370.0
     step: float = 4.0
     alone: float = 0.9
+    drain: float = 150.0
     exchange: float = 650.0
     exchange_element: float = 0.31
     extras: float = 8.0
@@ -84,6 +86,7 @@ class Figures:
 HOPPER = Figures()
 _SM_SHARED = 228 << 10  # bytes of an SM, of which each CTA takes 1 KiB more than it asks for
 _SM_THREADS = 2048
+_GROUP = 128  # threads of a warpgroup
 
 
 def microseconds(config: Config, problem: Problem, properties: Properties,
@@ -139,8 +142,19 @@ def _step(c: Gemm, p: Problem, ctas: int, f: Figures) -> float:
     reads = blocks * (64 + c.columns) * specs.ROW
     loads = (c.bm / c.cn + c.bn / c.cm) * specs.ROW
     latency = f.flight * f.clock / c.stages * (f.across if c.cn > 1 else 1.0)
-    return f.step + max(c.bm * c.bn / f.tensor, (reads + f.filling * stage) / f.shared,
+    return f.step + max(_multiplying(c, p, f), (reads + f.filling * stage) / f.shared,
                         loads * ctas / f.l2, loads / f.l2_sm, latency)
+
+
+def _multiplying(c: Gemm, p: Problem, f: Figures) -> float:
+    """Cycles of the tensor cores, or of a warpgroup that adds up their sums in between."""
+    tile = c.bm * c.bn / f.tensor
+    if p.sums == "plain":
+        return tile
+    adding = f.drain + c.rows * c.columns / _GROUP
+    if p.sums == "blocks" and 128 % c.columns:  # two factors to choose from
+        adding *= 2
+    return tile + adding if c.share == "pingpong" else max(tile, tile / 2 + adding)
 
 
 def _write_out(c: Gemm, p: Problem, f: Figures) -> float:
