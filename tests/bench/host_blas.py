@@ -11,10 +11,13 @@ import itertools
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 NOT_SUPPORTED = 15
 _TYPES = {0: np.float32, 2: np.float16}
+_LT_TYPES = {**_TYPES, 14: ml_dtypes.bfloat16, 28: ml_dtypes.float8_e4m3fn}
+_BLOCK = 128
 
 
 def address(pointer: Any) -> int:
@@ -24,14 +27,28 @@ def address(pointer: Any) -> int:
 
 def column_major(pointer: Any, kind: int, rows: int, columns: int, ld: int) -> np.ndarray:
     """A view of host memory."""
-    kind = _TYPES[kind]
+    kind = _LT_TYPES[kind]
     size = np.dtype(kind).itemsize * ld * columns
-    raw = (ctypes.c_char * size).from_address(address(pointer))
-    return np.frombuffer(raw, kind).reshape(columns, ld).T[:rows]
+    raw = (ctypes.c_uint8 * size).from_address(address(pointer))
+    return np.frombuffer(raw, np.uint8).view(kind).reshape(columns, ld).T[:rows]
 
 
 def transposed(matrix: np.ndarray, op: int) -> np.ndarray:
     return (matrix.T if op else matrix).astype(np.float32)
+
+
+def factors(pointer: Any, mode: int, rows: int, k: int) -> np.ndarray:
+    """Scales of a [rows, K] operand, as large as it: the layouts of cublasLtMatmulMatrixScale_t."""
+    k_blocks = -(-k // _BLOCK)
+    if not address(pointer):
+        return np.ones((1, 1), np.float32)
+    if mode in (0, 3):
+        return column_major(pointer, 0, rows if mode else 1, 1, rows if mode else 1)
+    if mode == 4:
+        return np.repeat(column_major(pointer, 0, rows, k_blocks, rows), _BLOCK, 1)[:, :k]
+    assert mode == 5
+    blocks = column_major(pointer, 0, k_blocks, -(-rows // _BLOCK), -(-k_blocks // 4) * 4)
+    return np.repeat(np.repeat(blocks.T, _BLOCK, 0), _BLOCK, 1)[:rows, :k]
 
 
 class HostCublas:
@@ -58,8 +75,8 @@ class HostCublas:
         a_type: int, lda: int, b: Any, b_type: int, ldb: int, beta: Any, c: Any, c_type: int,
         ldc: int, compute: int, algo: int,
     ) -> int:  # fmt: skip
-        assert self.workspace is not None and (compute, algo) == (68, -1)
-        self.calls.append("gemm")
+        assert self.workspace is not None and algo == -1
+        self.calls.append({68: "gemm", 77: "tf32 gemm"}[compute])
         if a_type not in _TYPES:
             return NOT_SUPPORTED
         first = column_major(a, a_type, *((k, m) if op_a else (m, k)), lda)
@@ -123,10 +140,15 @@ class HostCublasLt:
     def _matmul(self, handle: Any, desc: Any, alpha: Any, a: Any, a_layout: Any, b: Any,
                 b_layout: Any, beta: Any, c: Any, c_layout: Any, d: Any, d_layout: Any, algo: Any,
                 workspace: Any, size: int, stream: Any) -> None:
-        ops = [self.objects[address(desc)].attributes[name][1] for name in (3, 4)]
+        given = self.objects[address(desc)].attributes
+        ops = [given[name][1] for name in (3, 4)]
         first, second, out = (
             column_major(pointer, *self.objects[address(layout)].arguments)
             for pointer, layout in ((a, a_layout), (b, b_layout), (d, d_layout)))
         index = algo._obj.algo[0]
         assert size == 1024 * index and address(workspace)
-        out[...] = transposed(first, ops[0]) @ transposed(second, ops[1]) + (index in self.wrong)
+        first, second = transposed(first, ops[0]), transposed(second, ops[1])
+        scale_a, scale_b = (
+            factors(given.get(pointer, (8, 0))[1], given.get(mode, (4, 0))[1], rows, first.shape[1])
+            for pointer, mode, rows in ((17, 31, len(first)), (18, 32, second.shape[1])))
+        out[...] = (first * scale_a) @ (second * scale_b.T) + (index in self.wrong)

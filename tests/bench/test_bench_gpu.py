@@ -92,6 +92,30 @@ def test_cublas_and_cublaslt_do_every_layout(layout: str, dtype: str, out: str) 
     assert row.peers["cublaslt"]["candidates"] > row.peers["cublaslt"]["winner"] >= 0
 
 
+@pytest.mark.parametrize(("scales", "sums", "peer"), [
+    *((scales, sums, peer) for scales in ("none", "tensor", "rowcol") for sums in ("exact", "fast")
+      for peer in PEERS[1:3]),
+    ("block", "exact", PEERS[2]), ("block", "exact", PEERS[4]),
+])  # fmt: skip
+def test_eight_bit_peers_are_right(scales: str, sums: str, peer: Any) -> None:
+    (name,) = peer.values
+    if peer.marks and peer.marks[0].args[0]:
+        pytest.skip(peer.marks[0].kwargs["reason"])
+    selection = {"shape": ((256, 512, 1024),), "dtype": ("e4m3",), "scales": (scales,),
+                 "accumulate": (sums,)}
+    row, = sweep(load_family("matmul"), selection, peers=(name,))
+    assert row.status == "ok", row.message
+    assert "reason" not in row.peers[name], row.peers[name]
+
+
+@pytest.mark.parametrize("peer", PEERS[:3])
+def test_tf32_peers_are_right(peer: str) -> None:
+    row, = sweep(load_family("matmul"), {"shape": ((256, 512, 384),), "dtype": ("tf32",)},
+                 peers=(peer,))
+    assert row.status == "ok", row.message
+    assert "reason" not in row.peers[peer], row.peers[peer]
+
+
 def test_sustained_rows_are_timed_under_load() -> None:
     store = MemoryStore()
     timing = TimingOptions(budget_s=0.1, sustain_s=0.5)

@@ -59,7 +59,7 @@ def matrix(rng, shape, transposed, dtype):
 
 def problem(layout="nt", shape=(5, 7, 3), dtype="f32", out="f32", slots=2, **contest) -> Problem:
     m, n, k = shape
-    kinds = {"f32": np.float32, "f16": np.float16, "bf16": np.float32}
+    kinds = {"f32": np.float32, "tf32": np.float32, "f16": np.float16, "bf16": np.float32}
     rng = np.random.default_rng(1)
     a = [matrix(rng, (m, k), layout[0] == "t", kinds[dtype]) for _ in range(slots)]
     b = [matrix(rng, (k, n), layout[1] == "t", kinds[dtype]) for _ in range(slots)]
@@ -100,6 +100,17 @@ def test_cublas_computes_every_layout(monkeypatch, layout, dtype, out):
     given = problem(layout, dtype=dtype, out=out)
     _, launch = cublas_launch(monkeypatch, given)
     assert products_are_right(given, launch)
+
+
+def test_tf32_is_a_way_to_multiply_f32(monkeypatch):
+    given = problem(dtype="tf32")
+    library, launch = cublas_launch(monkeypatch, given)
+    assert products_are_right(given, launch)
+    assert library.calls == ["stream 7", "tf32 gemm", "tf32 gemm"]
+    lt = HostCublasLt()
+    lt_launch(monkeypatch, given, lt)
+    computes = {made.arguments for made in lt.objects.values() if 3 in made.attributes}
+    assert computes == {(77, 0)}
 
 
 def test_the_workspace_is_given_again_when_the_stream_changes(monkeypatch):
@@ -260,6 +271,7 @@ def test_when_no_variant_is_right_there_is_no_winner():
     ("triton", {"dtype": "f16", "layout": "tn"}, "it needs A stored"),
     ("triton", {"dtype": "f16", "shape": (8, 8, 9)}, "it needs rows of a multiple of 16 bytes"),
     ("triton", {"dtype": "f16", "shape": (8, 9, 8)}, "it needs rows of a multiple of 16 bytes"),
+    ("triton", {"dtype": "tf32"}, "it needs bf16 or f16 operands"),
     ("deepgemm", {"dtype": "f16"}, "it needs bf16 operands and result"),
     ("deepgemm", {"dtype": "bf16", "out": "f32"}, "it needs bf16 operands and result"),
 ])  # fmt: skip

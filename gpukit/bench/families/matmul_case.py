@@ -11,7 +11,7 @@ import gpukit
 from gpukit import dtypes
 from gpukit.bench.families import buffers, matmul_scales
 from gpukit.bench.families.buffers import Launch
-from gpukit.bench.families.matmul_kernels import argument, chosen
+from gpukit.bench.families.matmul_kernels import argument
 from gpukit.bench.families.matmul_peers import maker
 from gpukit.bench.families.matmul_problem import Problem
 from gpukit.bench.families.matmul_types import KINDS, Kind, normal, wide
@@ -20,6 +20,8 @@ from gpukit.bench.model import Case, CheckResult
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import KernelSpec
 from gpukit.measure import Work
+from gpukit.ops.matmul import choose
+from gpukit.ops.matmul.explain import problem_of
 from gpukit.reference import matmul as reference
 from gpukit.reference.tolerance import Array, Bound
 
@@ -65,9 +67,10 @@ class PreparedMatmul:
         if spec:
             return {"kernel": spec.name}
         try:
-            return {"config": chosen(self.a[0], self.b[0], out=self.out[0], **self._words(0))}
+            problem = problem_of(self.a[0], self.b[0], self.out[0], **self._words(0))
         except ArgumentError as refusal:
             raise UnsupportedError(str(refusal)) from refusal
+        return {"config": str(choose(problem, self.device.properties))}
 
     def _words(self, slot: int) -> dict[str, Any]:
         """The arguments of `gpukit.matmul` besides a, b and out."""

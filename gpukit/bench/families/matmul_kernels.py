@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from gpukit import kernels
 from gpukit.errors import ArgumentError, UnsupportedError
@@ -63,23 +62,6 @@ def argument(spec: KernelSpec) -> str:
     """What `gpukit.matmul` takes as ``kernel`` for this spec: "1" for matmul.k1, "sm90.k7"."""
     name = spec.name.removeprefix(_FAMILY)
     return name.removeprefix("k") if _RUNG.fullmatch(spec.name) and "." not in name else name
-
-
-def chosen(a: Any, b: Any, *, out: Any, **words: Any) -> str:
-    """How `gpukit.matmul` configures its kernel for a call with these arguments.
-
-    Raises:
-        ArgumentError: what `gpukit.matmul` says of them.
-        UnsupportedError: the GPU has no kernel for such operands.
-    """
-    from gpukit.ops.matmul import arguments, choose, problem, stacks
-
-    given = {**dict.fromkeys(("bias", "activation", "residual", "scale_a", "scale_b", "out_dtype",
-                              "dtype_a", "dtype_b")),
-             "alpha": 1.0, "tf32": False, "fast_accum": False, **words}
-    call = stacks.flat(arguments.check(a, b, out, **given))
-    assert call is not None  # two dimensions always are
-    return str(choose(problem.describe(call)[0], call.device.properties))
 
 
 def _same_rung(spec: str, name: str) -> bool:
