@@ -34,10 +34,11 @@ template <class OUT> struct Extras {
         return {scale_n ? scale_n[n * scale_n_step] : 1.0f,
                 bias && bias_n ? to_f32(bias[n * bias_n]) : 0.0f};
     }
+    // Outside C there is no residual to read: it may be C itself, which others write there.
     template <Act ACT>
-    __device__ __forceinline__ f32 apply(f32 sum, const RowTerms<OUT>& r, ColumnTerms c,
-                                         i64 n) const {
+    __device__ __forceinline__ f32 apply(f32 sum, const RowTerms<OUT>& r, ColumnTerms c, i64 n,
+                                         bool inside = true) const {
         const f32 x = act::apply<ACT>(fmaf(r.scale * c.scale, sum, r.bias + c.bias));
-        return r.residual ? x + to_f32(r.residual[n * residual_n]) : x;
+        return r.residual && inside ? x + to_f32(r.residual[n * residual_n]) : x;
     }
 };

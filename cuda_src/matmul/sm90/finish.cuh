@@ -79,17 +79,20 @@ __device__ __forceinline__ void extras(f32 (&d)[REGS], int first, const Extras<O
                                        f32 alpha, Origin block, i32 M, i32 N) {
     const Origin at = block.mine();
     const i32 m[2] = {min(at.m, M - 1), min(at.m + 8, M - 1)};
-    const RowTerms<OUT> rows[2] = {extras.row(m[0], at.z, alpha), extras.row(m[1], at.z, alpha)};
+    RowTerms<OUT> rows[2] = {extras.row(m[0], at.z, alpha), extras.row(m[1], at.z, alpha)};
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        if (at.m + 8 * h >= M) rows[h].residual = nullptr;
 #pragma unroll
     for (int i = first / 2; i < (first + COLS) / 2; i += 4) {
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-            const i32 n = min(at.n + i * 2 + c, N - 1);
-            const ColumnTerms terms = extras.column(n);
+            const i32 n = at.n + i * 2 + c, inside = min(n, N - 1);
+            const ColumnTerms terms = extras.column(inside);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 f32& x = d[i + 2 * h + c];
-                x = extras.template apply<ACT>(x, rows[h], terms, n);
+                x = extras.template apply<ACT>(x, rows[h], terms, inside, n < N);
             }
         }
         __syncwarp();  // keeps the loads of later columns, and their registers, from moving up here

@@ -172,7 +172,8 @@ gemm_narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ Ten
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const i32 at = min(n + j, N - 1);
-                x[j] = extras.template apply<ACT>(x[j], row, extras.column(at), at);
+                x[j] = extras.template apply<ACT>(x[j], row, extras.column(at), at,
+                                                      n + j < N);
             }
         } else {
 #pragma unroll
