@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from gpukit import kernels
 from gpukit.devices.protocol import Device
@@ -18,6 +19,21 @@ def pitch(cols: int, itemsize: int, align: int = _CHUNK) -> int:
     return -(-cols * itemsize // align) * align // itemsize
 
 
+class Plan(NamedTuple):
+    """A decided launch, for any arrays that lie like those it was decided for."""
+
+    name: str
+    tunables: dict[str, Value]
+    ctas: int
+    numbers: tuple[int, ...]
+
+    def bind(self, device: Device) -> Callable[..., None]:
+        """The launch: takes `Device.pointer`s of src and dst."""
+        kernel = device.compile(kernels.get(self.name), self.tunables)
+        enqueue, numbers = kernel.bind((self.ctas,), (_THREADS,)), self.numbers
+        return lambda src, dst: enqueue(src, dst, *numbers)
+
+
 def pack(device: Device, src: Any, dst: Any) -> None:
     """dst[:, :cols] = src, zeros in dst's other columns.
 
@@ -26,39 +42,41 @@ def pack(device: Device, src: Any, dst: Any) -> None:
         dst: [rows, pitch] of src's element size, C-contiguous, aligned to 16 bytes; its rows are a
             multiple of 16 bytes long, at least `pitch(cols, itemsize)`. Must not overlap src.
     """
-    if not dst.size:
-        return
+    if dst.size:
+        chosen = plan(device, src, dst.shape[1])
+        device.compile(kernels.get(chosen.name), chosen.tunables).launch(
+            (chosen.ctas,), (_THREADS,), (src, dst, *chosen.numbers))
+
+
+def plan(device: Device, src: Any, width: int) -> Plan:
+    """What `pack` launches for rows of `width` elements, neither of them empty."""
     if src.shape[1] < 2 or src.strides[1] == src.dtype.itemsize:
-        _pack_rows(device, src, dst)
-    else:
-        _pack_tiled(device, src, dst)
+        return _rows(device, src, width)
+    return _tiled(device, src, width)
 
 
-def _pack_rows(device: Device, src: Any, dst: Any) -> None:
-    rows, cols = src.shape
-    row_chunks = dst.strides[0] // _CHUNK
+def _rows(device: Device, src: Any, width: int) -> Plan:
+    (rows, cols), itemsize = src.shape, src.dtype.itemsize
+    row_chunks = width * itemsize // _CHUNK
     chunks = rows * row_chunks
     # Four chunks a thread once that leaves every SM full of threads.
     unroll = 4 if chunks >= 4 * device.properties.sm_count * 1024 else 1
     ctas = -(-chunks // (_THREADS * unroll))
     index = "u32" if ctas * _THREADS * unroll < 2**32 else "u64"
-    kernel = device.compile(kernels.get("matmul.pack"), {"unroll": unroll, "index": index})
-    kernel.launch((ctas,), (_THREADS,), (src, dst, rows, cols * src.dtype.itemsize,
-                                         src.strides[0], row_chunks,
-                                         *divmod(_THREADS, row_chunks)))
+    return Plan("matmul.pack", {"unroll": unroll, "index": index}, ctas,
+                (rows, cols * itemsize, src.strides[0], row_chunks, *divmod(_THREADS, row_chunks)))
 
 
-def _pack_tiled(device: Device, src: Any, dst: Any) -> None:
+def _tiled(device: Device, src: Any, width: int) -> Plan:
     (rows, cols), itemsize = src.shape, src.dtype.itemsize
     down = abs(src.strides[0]) <= abs(src.strides[1])
     tunables: dict[str, Value] = {"dtype": f"u{8 * itemsize}", "down": str(down).lower(),
                                   "vec": _vec(device, src) if down else 1}
-    kernel = device.compile(kernels.get("matmul.pack_tiled"), tunables)
     side = 128 // itemsize
-    ctas = -(-rows // side) * -(-dst.shape[1] // side)
+    ctas = -(-rows // side) * -(-width // side)
     strides = [stride // itemsize for stride in src.strides]
-    kernel.launch((ctas,), (_THREADS,), (src, dst, rows, cols, *strides,
-                                         dst.strides[0] // _CHUNK))
+    return Plan("matmul.pack_tiled", tunables, ctas,
+                (rows, cols, *strides, width * itemsize // _CHUNK))
 
 
 def _vec(device: Device, src: Any) -> int:

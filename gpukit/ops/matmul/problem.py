@@ -79,7 +79,8 @@ class Problem:
 
 
 class Layout(NamedTuple):
-    """A problem's matrices in memory; strides of C and residual in elements."""
+    """A problem's matrices in memory; strides of C and residual in elements. scale_pitch: bytes
+    from K block to K block of factors of A's blocks, 0 without them."""
 
     a: Operand
     b: Operand
@@ -87,6 +88,7 @@ class Layout(NamedTuple):
     c_batch: int
     residual_row: int
     residual_batch: int
+    scale_pitch: int
 
 
 def describe(call: Call) -> tuple[Problem, Layout]:
@@ -95,7 +97,8 @@ def describe(call: Call) -> tuple[Problem, Layout]:
     batch, m, n = out.shape
     k = a.shape[2]
     layout = Layout(operand(a, device), operand(b.swapaxes(1, 2), device),
-                    *steps(out), *steps(call.residual))
+                    *steps(out), *steps(call.residual),
+                    scaling.pitch(call.scale_a) if call.sums == "blocks" else 0)
     out_type = dtypes.of(out.dtype)
     assert out_type is not None  # checked with the other arguments
     problem = Problem(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from gpukit.errors import ArgumentError
@@ -53,11 +52,7 @@ def _run(call: Call, forced: Config | None) -> Launch | None:
         return None
     if not isinstance(config, Gemm | Narrow):
         return _launched(vector.bind(problem, call), call)
-    if problem.tma_a and problem.tma_b and problem.tma_scale:
-        return _launched(sm90.bind(config, problem, layout, call), call)
-    call, layout = _packed(call, problem, layout)
-    _launched(sm90.bind(config, problem, layout, call), call)
-    return None
+    return _launched(_packing(config, problem, layout, call), call)
 
 
 def _launched(launch: Launch, call: Call) -> Launch:
@@ -72,15 +67,26 @@ def handles(call: Call) -> tuple[Any, ...]:
             pointer(call.residual), call.alpha, pointer(call.scale_a), pointer(call.scale_b))
 
 
-def _packed(call: Call, problem: Problem, layout: Layout) -> tuple[Call, Layout]:
-    """The call with what TMA cannot address in a workspace, along K."""
-    if not problem.tma_a:
-        a = workspace.pack(call.device, call.a)
-        call, layout = replace(call, a=a.array), layout._replace(a=a.operand)
-    if not problem.tma_b:
-        b = workspace.pack(call.device, call.b.swapaxes(1, 2))
-        call, layout = replace(call, b=b.array), layout._replace(b=b.operand)
-    if not problem.tma_scale:
-        copy = workspace.pack(call.device, call.scale_a.T[None]).array[0]
-        call = replace(call, scale_a=copy.T[:call.scale_a.shape[0]])
-    return call, layout
+def _packing(config: Gemm | Narrow, problem: Problem, layout: Layout, call: Call) -> Launch:
+    """The launch, after copies of what TMA cannot address as it is."""
+    device = call.device
+    a = None if problem.tma_a else workspace.bind(device, call.a)
+    b = None if problem.tma_b else workspace.bind(device, call.b.swapaxes(1, 2))
+    scale = None if problem.tma_scale else workspace.bind(device, call.scale_a.T[None])
+    layout = layout._replace(
+        a=a.operand if a else layout.a, b=b.operand if b else layout.b,
+        scale_pitch=scale.operand.pitch if scale else layout.scale_pitch)
+    launch = sm90.bind(config, problem, layout, call)
+    if not (a or b or scale):
+        return launch
+
+    def packed(source_a: Any, source_b: Any, c: Any, bias: Any, residual: Any, alpha: float,
+               scale_a: Any, scale_b: Any) -> None:
+        made = [copy.make(source) if copy else None for copy, source in
+                ((a, source_a), (b, source_b), (scale, scale_a))]  # kept until all is enqueued
+        first, second, factors = (
+            source if copy is None else device.pointer(copy)
+            for copy, source in zip(made, (source_a, source_b, scale_a), strict=True))
+        launch(first, second, c, bias, residual, alpha, factors, scale_b)
+
+    return packed

@@ -21,13 +21,11 @@ _MAPS = 1024  # addresses that a launch remembers the tensor maps of
 
 
 class ScaleSteps(NamedTuple):
-    """Elements between the factors of rows, of columns, and of a column's K blocks; the pitch in
-    bytes of the factors of a row's K blocks."""
+    """Elements between the factors of rows, of columns, and of a column's K blocks."""
 
     row: int
     column: int
     column_k: int = 0
-    row_pitch: int = 0
 
 
 def bind(config: Gemm | Narrow, problem: Problem, layout: Layout, call: Call) -> Launch:
@@ -41,7 +39,7 @@ def _scale_steps(call: Call) -> ScaleSteps:
     if call.sums != "blocks":
         return ScaleSteps(scale_step(call.scale_a), scale_step(call.scale_b))
     column_k, column = (step // call.scale_b.dtype.itemsize for step in call.scale_b.strides)
-    return ScaleSteps(1, column, column_k, scaling.pitch(call.scale_a))
+    return ScaleSteps(1, column, column_k)
 
 
 def _gemm(config: Gemm, problem: Problem, layout: Layout, scales: ScaleSteps, bias: bool,
@@ -50,7 +48,7 @@ def _gemm(config: Gemm, problem: Problem, layout: Layout, scales: ScaleSteps, bi
     kernel = device.compile(specs.GEMM, chosen)
     map_a, map_b = _operand_maps(config, problem, layout, device)
     map_c = _result_map(config, problem, layout, device, str(chosen["store"]))
-    map_scale = _scale_map(config, problem, scales.row_pitch, device)
+    map_scale = _scale_map(config, problem, layout.scale_pitch, device)
     rows, columns = limits.cluster_tiles(config, problem)
     clusters = min(rows * columns * problem.batch, device.properties.sm_count // config.cluster)
     enqueue = kernel.bind((clusters * config.cluster,), (specs.GEMM_THREADS,))

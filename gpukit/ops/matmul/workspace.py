@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpukit.devices.protocol import Device
+from gpukit.ops import pack
 from gpukit.ops.matmul.problem import Operand
 
 _captured: list[Any] = []  # what graphs use must live as long as they may be replayed
 
 
-class Packed(NamedTuple):
-    """A workspace [batch, rows, pitch], and how it lies in memory."""
+class Copy(NamedTuple):
+    """How an operand is packed.
 
-    array: Any
+    Attributes:
+        make: takes what a bound launch takes for the operand; an array, already being filled.
+        operand: how that lies in memory.
+    """
+
+    make: Callable[[Any], Any]
     operand: Operand
 
 
-def pack(device: Device, matrices: Any) -> Packed:
-    """A copy of [batch, rows, K], of any strides, with rows at multiples of 16 bytes."""
-    from gpukit.ops import pack as packing
-
+def bind(device: Device, matrices: Any) -> Copy:
+    """Copies of [batch, rows, K], of any strides, along K with rows at multiples of 16 bytes."""
     batch, rows, k = matrices.shape
-    size = matrices.dtype.itemsize
-    pitch = packing.pitch(k, size)
-    copy = empty(device, (batch, rows, pitch), matrices.dtype)
-    for i in range(batch):
-        packing.pack(device, matrices[i], copy[i])
-    return Packed(copy, Operand("k", pitch * size, rows * pitch * size, True))
+    dtype, size, step = matrices.dtype, matrices.dtype.itemsize, matrices.strides[0]
+    width = pack.pitch(k, size)
+    copies = [pack.plan(device, matrix, width).bind(device) for matrix in matrices]
+    shape, target_step = (batch, rows, width), rows * width * size
+    sources = matrices if device.emulated else None  # addresses alone keep nothing alive
+
+    def make(source: Any) -> Any:
+        target = empty(device, shape, dtype)
+        if sources is not None:
+            pairs: Any = zip(sources, target, strict=True)
+        else:
+            start = device.pointer(target)
+            pairs = ((source + i * step, start + i * target_step) for i in range(batch))
+        for copy, (matrix, place) in zip(copies, pairs, strict=True):
+            copy(matrix, place)
+        return target
+
+    return Copy(make, Operand("k", width * size, rows * width * size, True))
 
 
 def empty(device: Device, shape: tuple[int, ...], dtype: Any) -> Any:
