@@ -1,7 +1,7 @@
 """What a call costs the host: `python -m gpukit.bench.host_cost --out FILE`.
 
 Times public op calls on a warm path beside a bare CuPy RawKernel launch and CuPy's own ufunc, on
-1024 elements, so that the GPU is never the bottleneck. Each sample is the mean of a burst of calls
+1024 elements (a 16 x 256 x 256 product), so that the GPU is never the bottleneck. Each sample is the mean of a burst of calls
 that the launch queue can hold; the device is synchronised between bursts, outside the clock.
 """
 
@@ -29,6 +29,8 @@ def contenders() -> dict[str, Call]:
     import gpukit
 
     x, y = cupy.ones(1024, "f4"), cupy.ones(1024, "f4")
+    a, w, c = cupy.ones((16, 256), "f2"), cupy.ones((256, 256), "f2"), cupy.ones((16, 256), "f2")
+    bias = cupy.ones(256, "f2")
     source = 'extern "C" __global__ void bare(const float*, float*, long long, float) {}'
     bare = cupy.RawKernel(source, "bare")
     one = np.float32(1)
@@ -39,6 +41,12 @@ def contenders() -> dict[str, Call]:
         "gpukit.scale(x, 2.0)": lambda: gpukit.scale(x, 2.0),
         "gpukit.add(x, y)": lambda: gpukit.add(x, y),
         "gpukit.axpy(2.0, x, y, out=y)": lambda: gpukit.axpy(2.0, x, y, out=y),
+        "gpukit.matmul(a, w.T)": lambda: gpukit.matmul(a, w.T),
+        "gpukit.matmul(a, w, out=c)": lambda: gpukit.matmul(a, w, out=c),
+        "gpukit.matmul(..., bias, silu)": lambda: gpukit.matmul(a, w, out=c, bias=bias,
+                                                                activation="silu"),
+        "gpukit.matmul(a[:, 1:], w[1:])": lambda: gpukit.matmul(a[:, 1:], w[1:], out=c),
+        "cupy.matmul(a, w, out=c)": lambda: cupy.matmul(a, w, out=c),
         "cupy.exp(x, y)": lambda: cupy.exp(x, y),
         "cupy.exp(x)": lambda: cupy.exp(x),
     }
