@@ -1,8 +1,9 @@
 """What a call costs the host: `python -m gpukit.bench.host_cost --out FILE`.
 
 Times public op calls on a warm path beside a bare CuPy RawKernel launch and CuPy's own ufunc, on
-1024 elements (a 16 x 256 x 256 product), so that the GPU is never the bottleneck. Each sample is the mean of a burst of calls
-that the launch queue can hold; the device is synchronised between bursts, outside the clock.
+1024 elements (a 16 x 256 x 256 product), so that the GPU is never the bottleneck. Each sample is
+the mean of a burst of calls that the launch queue can hold; the device is synchronised between
+bursts, outside the clock.
 """
 
 from __future__ import annotations
