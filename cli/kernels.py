@@ -88,6 +88,9 @@ def show(
         if given:
             option = next(iter(given)).replace("_", "-")
             raise click.UsageError(f"--{option} goes with --shape")
+        if name == "matmul":
+            raise click.UsageError("matmul is a family: add --shape MxNxK to see which kernel "
+                                   "gpukit.matmul runs, or name one of `gpukit list matmul`")
         _show_kernel(name, settings, arch)
         return
     if name != "matmul" or settings or arch:

@@ -55,6 +55,7 @@ def test_operands_that_are_packed_first(gpukit: Run) -> None:
     (("show", "matmul", "--shape", "8", "--out-dtype", "q"), 2, "dtype 'q' is unknown"),
     (("show", "matmul", "--shape", "0"), 2, "0"),
     (("show", "matmul", "--shape", "8", "--arch", "sm_90"), 2, "without --set and --arch"),
+    (("show", "matmul"), 2, "matmul is a family: add --shape MxNxK"),
     (("show", "matmul.k1", "--shape", "8"), 2, "--shape goes with `show matmul`"),
     (("show", "matmul.k1", "--dtype", "f32"), 2, "--dtype goes with --shape"),
     (("show", "matmul", "--shape", "8", "--dtype", "e4m3", "--device", "emu:b200"), 1,

@@ -20,10 +20,9 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
     synchronises; work is ordered on CuPy's current stream of that GPU. Sums are made in an order
     that depends on shapes, types and layouts alone: the same call gives the same bits.
 
-    Fastest: rows of a, b and out that start at multiples of 16 bytes, in any of the four layouts
-    (transposed views are not copied); 8-bit and tf32 operands should run along K (b as w.T of a
-    [N, K] w). Everything else is accepted: what TMA cannot address is first copied to a workspace.
-    float32 without tf32 is exact and slow.
+    Fastest: rows of a, b and out at multiples of 16 bytes, in any of the four layouts (transposed
+    views are not copied); 8-bit and tf32 operands along K (b as w.T of a [N, K] w). Everything else
+    is accepted, after a copy to a workspace. float32 without tf32 is exact and slow.
 
     Args:
         a: [..., M, K], float32, float16, bfloat16 or an 8-bit float; any strides.
@@ -36,21 +35,19 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
         alpha: a number.
         scale_a: a number, one float32 on the device, or a float32 for each row: a.shape[:-1].
         scale_b: a number, one float32 on the device, or a float32 for each column: [..., N].
-            For 8-bit operands of two dimensions both may hold a float32 per block: of 1 x 128
-            elements of a, [M, K / 128], and of 128 x 128 of b, [K / 128, N / 128], rounded up.
+            For 8-bit operands of two dimensions also one per block: of 1 x 128 elements of a,
+            [M, K / 128], and of 128 x 128 of b, [K / 128, N / 128], rounded up.
         out_dtype: float32, float16 or bfloat16, where out is not given; by default a's dtype, and
             bfloat16 for 8-bit operands.
         tf32: multiply float32 operands as tf32 where the GPU can: 10 bits of mantissa.
-        dtype_a, dtype_b: "e4m3" or "e5m2" for uint8 arrays, which hold such floats on CUDA (CuPy
-            has no dtype for them). NumPy arrays of ml_dtypes and torch's float8 tensors say so
-            themselves.
+        dtype_a, dtype_b: "e4m3" or "e5m2": what uint8 arrays hold (CuPy has no dtype for them).
+            NumPy arrays of ml_dtypes and torch's float8 tensors say so themselves.
         fast_accum: let Hopper's tensor cores add up 8-bit products alone, with about 14 bits;
             otherwise their sums of 128 products are added up in float32.
         kernel: a rung of the ladder of kernels that teach, by number (the one for this GPU) or by
             a name of `gpukit list`. Rungs take two dimensions, no epilogue, and ask more of types
             and layout. By default the library chooses among its own kernels.
-        config: how to run the library's kernel: "gemm:bm=128,bn=256", "narrow:rows=32", see
-            `gpukit.ops.matmul.configs`.
+        config: how to run the library's kernel: "gemm:bm=128,bn=256", see its `configs`.
 
     Returns:
         [..., M, N]; the epilogue of zeros where K = 0.

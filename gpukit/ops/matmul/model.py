@@ -93,9 +93,9 @@ def microseconds(config: Config, problem: Problem, properties: Properties,
                  figures: Figures = HOPPER) -> float:
     """The estimate for a configuration that the problem allows."""
     if isinstance(config, Gemm):
-        return _gemm(config, problem, properties, figures)
+        return _packing(problem, figures) + _gemm(config, problem, properties, figures)
     if isinstance(config, Narrow):
-        return _narrow(config, problem, properties, figures)
+        return _packing(problem, figures) + _narrow(config, problem, properties, figures)
     if isinstance(config, Vector):
         return figures.launch + traffic(problem) / figures.memory
     return float("inf")
@@ -109,6 +109,13 @@ def traffic(problem: Problem) -> int:
     """Bytes of A, B and C, each once."""
     p = problem
     return p.batch * ((p.m + p.n) * p.k * p.itemsize + p.m * p.n * p.out_size)
+
+
+def _packing(p: Problem, f: Figures) -> float:
+    """Copies of what TMA cannot address: kernels of their own, bytes read and written."""
+    rows = p.m * (not p.tma_a) + p.n * (not p.tma_b)
+    launches = (not p.tma_a) + (not p.tma_b)
+    return launches * f.launch + 2 * p.batch * rows * p.k * p.itemsize / f.memory
 
 
 def _gemm(c: Gemm, p: Problem, gpu: Properties, f: Figures) -> float:

@@ -17,7 +17,7 @@ from gpukit.ops.matmul.problem import Layout, Operand, Problem
 
 Launch = Callable[..., None]
 _ELEMENTS = {"tf32": "f32", "e4m3": "u8", "e5m2": "u8"}  # what tensor maps call them
-_MAPS = 1024  # addresses that a launch remembers the tensor maps of
+_MAPS = 1 << 14  # remembered in all: a few MB, and every weight of a large model
 
 
 class ScaleSteps(NamedTuple):
@@ -149,6 +149,18 @@ def _map(device: Device, request: TensorMap) -> Callable[[Any], Any]:
     GPU's are remembered by address."""
     if device.emulated:
         return lambda array: device.tensor_map(array, request)
+    return partial(_encoded, _Request(request))
+
+
+class _Request:
+    """A request that is looked up by identity: hashing its fields takes as long as encoding it."""
+
+    def __init__(self, request: TensorMap) -> None:
+        self.request = request
+
+
+@lru_cache(maxsize=_MAPS)
+def _encoded(request: _Request, address: int) -> bytes:
     from gpukit.devices import cuda_tensor_map
 
-    return lru_cache(maxsize=_MAPS)(partial(cuda_tensor_map.encode, request=request))
+    return cuda_tensor_map.encode(address, request.request)
