@@ -50,6 +50,8 @@ class Counters:
 
     ``lines`` counts them per source line ("file:line"); ``active_lanes`` is the share of lanes
     that were active. ``extra`` holds what instruction families add (MMA FLOPs, TMA bytes, ...).
+    ``polls`` counts the rounds that warps went in loops which wait for others: it depends on the
+    schedule, so these rounds are in no other counter, and it is not compared.
     """
 
     instructions: dict[str, int] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Counters:
     shared_atomics: SharedTraffic = field(default_factory=SharedTraffic)
     local_bytes: int = 0
     extra: dict[str, int] = field(default_factory=dict)
+    polls: int = field(default=0, compare=False)
 
     def frame(self) -> DataFrame:
         """A pandas DataFrame of all counters; columns ``group``, ``counter``, ``value``."""
@@ -105,4 +108,5 @@ def collect(launch: Launch, wave: Wave) -> Counters:
         shared_atomics=inner[2],
         local_bytes=int(wave.local.patterns.sums()[:, 3].sum()),
         extra=dict(launch.extra),
+        polls=launch.polls,
     )

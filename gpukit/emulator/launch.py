@@ -78,6 +78,7 @@ class Launch:
         self.policy = policy(options.policy, options.seed)
         self.tally = Tally(len(program.ops))
         self.issued = 0
+        self.polls = 0  # rounds of spin loops, in no other counter
         self.extra: dict[str, int] = {}
         self.output: list[str] = []
         check_configuration(self, options.nonportable_cluster)

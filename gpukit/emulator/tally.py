@@ -29,6 +29,10 @@ class _Weight:
             idle[start] += self._idle
             idle[end] -= self._idle
 
+    def remove(self, start: int, end: int) -> None:
+        """Undo an ``add``."""
+        self.add(end, start)
+
 
 class Tally:
     """Difference arrays over the program: sum them up and you have counts per instruction."""

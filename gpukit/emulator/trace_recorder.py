@@ -133,3 +133,7 @@ class _Weight:
     def add(self, start: int, end: int) -> None:
         self._weight.add(start, end)
         self._recorder.note(self, start, end)
+
+    def remove(self, start: int, end: int) -> None:
+        """As that of the tally; it happened all the same."""
+        self._weight.remove(start, end)

@@ -142,7 +142,7 @@ def test_a_whole_cooperative_grid():
 
 # These end
 
-WORK = 'for (int i = 0; i < 3000; i++) asm volatile("");'
+WORK = '{ int w = 0; for (int i = 0; i < 3000; i++) asm volatile("add.u32 %0, %0, 1;" : "+r"(w)); }'
 ENDING = {
     "another warp after long work": f"if (warp == 1) {{ {WORK} *f = 1; }} else while (!*f) ;",
     "another CTA": "if (blockIdx.x == 1 && t == 0) *f = 1; while (!*f) ;",

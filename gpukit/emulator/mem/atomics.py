@@ -16,6 +16,7 @@ from gpukit.emulator.mem.spaces import Place, take_space
 from gpukit.emulator.mem.transfer import require_writable, take_order, take_vector
 from gpukit.emulator.ptx.ir import Instr, Operand, Sink, Vec
 from gpukit.emulator.ptx.types import PtxType
+from gpukit.emulator.spin_loops import SpinLoops, leaves_memory
 from gpukit.emulator.spins import note_poll
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def _build(
     if not isinstance(target, Sink):
         returned = [assembler.dst(item, type_) for item in _items(target, count)]
     place = Place(assembler, operands[0], space, type_.bytes * count)
+    if returned is not None and leaves_memory(kind, operands[1]):
+        assembler.analysis(SpinLoops).add(assembler.pc, place, ATOMICS)
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         for access in place.accesses(lanes, mask):

@@ -11,6 +11,7 @@ from gpukit.emulator.mem.patterns import LOADS, STORES
 from gpukit.emulator.mem.spaces import Place, take_space
 from gpukit.emulator.ptx.ir import Addr, Instr, Operand, Sym, Var, Vec
 from gpukit.emulator.ptx.types import TYPES, PtxType
+from gpukit.emulator.spin_loops import SpinLoops
 from gpukit.emulator.spins import note_poll
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def load(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
         space = "local"
     place = Place(assembler, source, space, elements.size)
     polls = order != "weak"
+    if polls:
+        assembler.analysis(SpinLoops).add(assembler.pc, place, LOADS)
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         for access in place.accesses(lanes, mask):

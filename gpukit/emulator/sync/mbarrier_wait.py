@@ -8,6 +8,7 @@ from gpukit.emulator.instructions import Mask, Modifiers, Op, op
 from gpukit.emulator.outcomes import Diverge, Outcome, Park
 from gpukit.emulator.ptx.ir import Instr
 from gpukit.emulator.ptx.types import TYPES
+from gpukit.emulator.spin_loops import SpinLoops
 from gpukit.emulator.spins import note_poll
 from gpukit.emulator.sync.mbarrier import MBarrier, Patience, let_go
 from gpukit.emulator.sync.mbarrier_ops import (
@@ -35,6 +36,8 @@ def wait(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     target, address, which = instr.operands[:3]
     groups = Groups(assembler, address, assembler.src(which, U32 if parity else U64))
     predicate = assembler.dst(target, PRED)
+    if not blocks:
+        assembler.analysis(SpinLoops).add(assembler.pc, None)
 
     def run(lanes: Lanes, mask: Mask) -> Outcome:
         assert isinstance(lanes, Warp)
