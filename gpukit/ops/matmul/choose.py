@@ -54,7 +54,10 @@ def ranking(problem: Problem, properties: Properties) -> list[Estimate]:
 
 def _vector_rows(problem: Problem) -> int:
     """Rows up to which weights are read without tensor cores; all there are rather than packing."""
-    return model.HOPPER.vector_rows if problem.tma_a and problem.tma_b else limits.VECTOR_ROWS
+    if not (problem.tma_a and problem.tma_b):
+        return limits.VECTOR_ROWS
+    figures = model.HOPPER
+    return figures.vector_rows if problem.b == "k" else figures.vector_rows_across
 
 
 def _fallback(problem: Problem, properties: Properties) -> Config:

@@ -53,6 +53,8 @@ class Figures:
         flight: microseconds that a byte takes from memory, for the bandwidth of few CTAs.
         softness: exponent of the sum of memory's and the SMs' time: neither hides all the other.
         vector_rows: rows of A up to which the kernels without tensor cores are best.
+        vector_rows_across: the same where weights run along N, which `narrow` does not read: half
+            the rows at which multiplying takes as long as reading.
     """
 
     clock: float = 1755.0
@@ -81,6 +83,7 @@ class Figures:
     flight: float = 1.4
     softness: float = 2.0
     vector_rows: int = 1
+    vector_rows_across: int = 4
 
 
 HOPPER = Figures()
