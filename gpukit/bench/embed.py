@@ -1,11 +1,20 @@
-"""Tables that a Markdown file embeds from result files: `python -m gpukit.bench.embed README.md`.
+"""Numbers that files embed from results: `python -m gpukit.bench.embed README.md docs/matmul.md`.
 
-A table stands between two comments; the first names the file and, if not all, the columns:
+A table of a Markdown file stands between two comments. The first names the results (which may lie
+beside the file or beside any folder above it), then which rows and columns, if not all:
 
-    <!-- table: results/h200/memcpy.json n time_us GB/s xmemcpy -->
+    <!-- table: results/h200/memcpy.json dtype=bf16 n time_us GB/s xmemcpy -->
     <!-- end of table -->
 
-Running this again after new measurements is the only way numbers get into such a file, and
+Columns are those of the benchmark's table, of `--counters`, and `idea`, a kernel's summary. With
+`results.json#summary` the records are those of the file's summary.
+
+A kernel's source says in one line of its header what was measured of it, a rung of a ladder whose
+number begins the file's name:
+
+    // Measured at 4096^3 (results/h200/matmul_ladder.json): ...
+
+Running this again after new measurements is the only way numbers get into such files, and
 `--check` (exit 1) says whether they still are what the results hold.
 """
 
@@ -19,51 +28,102 @@ from typing import Any
 
 import click
 
-from gpukit.bench.columns import columns_for
+from gpukit import kernels
+from gpukit.bench.columns import Column, columns_for
+from gpukit.bench.counters import counter_columns
 from gpukit.bench.formats import markdown_table
-from gpukit.bench.model import Row
+from gpukit.bench.ladder import gains, rung
+from gpukit.bench.model import TIMED_STATUSES, Row
 
-_BLOCK = re.compile(r"(<!-- table: (\S+)([^>]*) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-
-
-def embedded(text: str, folder: Path) -> str:
-    """The text with every embedded table made anew; paths are relative to `folder`."""
-    def table(block: re.Match[str]) -> str:
-        path, columns = folder / block[2], block[3].split()
-        return block[1] + "\n".join(_table(path, columns)) + "\n" + block[4]
-
-    return _BLOCK.sub(table, text)
+_TABLE = re.compile(r"(<!-- table: ([^\s#]+)(?:#(\w+))?([^>]*) -->\n).*?(<!-- end of table -->)",
+                    re.DOTALL)
+_LINE = re.compile(r"^(// Measured at (\d+)\^3 \((\S+)\): ).*$", re.MULTILINE)
 
 
-def _table(path: Path, wanted: Sequence[str]) -> list[str]:
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    if "family" not in rows[0]:
-        return _plain(rows, wanted or list(rows[0]))
-    measured = [Row.from_dict(row) for row in rows]
-    columns = [c for c in columns_for(measured) if not wanted or c.header in wanted]
+def embedded(text: str, file: Path) -> str:
+    """The text of a file with every embedded table and line made anew."""
+    def table(found: re.Match[str]) -> str:
+        records = _records(file, found[2], found[3] or "rows")
+        return found[1] + "\n".join(_table(records, found[4].split())) + "\n" + found[5]
+
+    def line(found: re.Match[str]) -> str:
+        return found[1] + _measured(_records(file, found[3]), file, int(found[2]))
+
+    return _LINE.sub(line, _TABLE.sub(table, text))
+
+
+def _records(file: Path, results: str, name: str = "rows") -> list[dict[str, Any]]:
+    """The records of results that lie beside the file or above; none without such results."""
+    found = next((p / results for p in file.resolve().parents if (p / results).exists()), None)
+    if found is None:
+        click.echo(f"{file}: there is no {results}", err=True)
+        return []
+    records: list[dict[str, Any]] = json.loads(found.read_text(encoding="utf-8"))[name]
+    return records
+
+
+def _table(records: Sequence[dict[str, Any]], words: Sequence[str]) -> list[str]:
+    wanted = [word for word in words if "=" not in word]
+    conditions = [word.split("=", 1) for word in words if "=" in word]
+    chosen = [r for r in records if all(_value(r, name) == value for name, value in conditions)]
+    if not chosen:
+        return ["Not measured yet."]
+    if "family" not in chosen[0]:
+        return _plain(chosen, wanted or list(chosen[0]))
+    rows = [Row.from_dict(record) for record in chosen]
+    columns = _columns(rows, wanted)
     return markdown_table([c.header for c in columns],
-                          [[c.cell(row) for c in columns] for row in measured],
+                          [[c.cell(row) for c in columns] for row in rows],
                           [c.numeric for c in columns])
 
 
+def _value(record: dict[str, Any], name: str) -> str:
+    """A field of a record, or of its shape or parameters, as text."""
+    return str({**record.get("shape", {}), **record.get("params", {}), **record}.get(name))
+
+
+def _columns(rows: Sequence[Row], wanted: Sequence[str]) -> list[Column]:
+    """The columns wanted, without those that the rows have nothing for."""
+    usual = columns_for(rows)
+    idea = Column("idea", lambda row: kernels.get(row.launch["kernel"]).summary, numeric=False)
+    known = {c.header: c for c in (*counter_columns(rows), *usual, idea)}
+    return [known[name] for name in wanted if name in known] or usual
+
+
 def _plain(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[str]:
-    """A table of records that are no benchmark rows; numbers with two decimals."""
+    """A table of records that are no benchmark rows; broken numbers with two decimals."""
     cells = [[f"{row[name]:.2f}" if isinstance(row[name], float) else str(row[name])
               for name in columns] for row in rows]
-    return markdown_table(columns, cells, [isinstance(rows[0][name], float) for name in columns])
+    return markdown_table(columns, cells,
+                          [isinstance(rows[0][name], float | int) for name in columns])
+
+
+def _measured(records: Sequence[dict[str, Any]], file: Path, size: int) -> str:
+    """How fast the rung in a file is on a cube of this size, and what it gained."""
+    place = rung(f"matmul.{file.stem.partition('_')[0]}")
+    rows = [Row.from_dict(record) for record in records]
+    row = next((r for r in rows if rung(r.kernel) == place and r.status in TIMED_STATUSES
+                and set(r.shape.values()) == {size}), None)
+    if row is None:
+        return "not yet."
+    gain = gains(rows).get(row.key)
+    against = "" if gain is None else f", {gain:.3g} times the rung before"
+    return f"{row.tflops:.1f} TFLOPS{against}."
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a table is out of date.")
-def main(file: Path, check: bool) -> None:
-    """Make the embedded tables of a Markdown FILE anew."""
-    text = file.read_text(encoding="utf-8")
-    fresh = embedded(text, file.parent)
-    if check and fresh != text:
-        raise click.ClickException(f"{file}: its tables are not those of the results; run "
-                                   f"python -m gpukit.bench.embed {file}")
-    file.write_text(fresh, encoding="utf-8")
+@click.argument("files", nargs=-1, required=True,
+                type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a number is out of date.")
+def main(files: tuple[Path, ...], check: bool) -> None:
+    """Make the embedded tables and lines of FILES anew."""
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        fresh = embedded(text, file)
+        if check and fresh != text:
+            raise click.ClickException(f"{file}: its numbers are not those of the results; run "
+                                       f"python -m gpukit.bench.embed {file}")
+        file.write_text(fresh, encoding="utf-8")
 
 
 if __name__ == "__main__":

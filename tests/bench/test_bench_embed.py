@@ -1,4 +1,4 @@
-"""Numbers in Markdown files come from result files, and the README's are up to date."""
+"""Numbers in documents and kernels' headers come from result files and are up to date."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from gpukit.bench.embed import embedded, main
@@ -38,11 +39,74 @@ def test_a_table_is_made_from_the_results_and_checked(tmp_path: Path) -> None:
 
 def test_records_that_are_no_rows_make_a_table_too(tmp_path: Path) -> None:
     (tmp_path / "h.json").write_text(json.dumps({"rows": [{"call": "f(x)", "median_us": 1.234}]}))
-    text = embedded("<!-- table: h.json -->\n<!-- end of table -->", tmp_path)
+    text = embedded("<!-- table: h.json -->\n<!-- end of table -->", tmp_path / "page.md")
     assert re.search(r"\| f\(x\) +\| +1\.23 \|", text)
 
 
-def test_the_readme_shows_what_the_results_hold() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "<!-- table: results/" in text
-    assert embedded(text, ROOT) == text
+def write_ladder(folder: Path) -> None:
+    """Rungs 2 and 3 on two sizes, of which only 64^3 has a gain of 1.6."""
+    rows = []
+    for number, times in ((2, {64: 8.0, 128: 9.0}), (3, {64: 5.0, 128: 8.5})):
+        for size, time_us in times.items():
+            case = Case("matmul", f"matmul.k{number}", "bf16", dict.fromkeys("mnk", size))
+            row = Row.of(case, "GPU", "sm_90", "env")
+            row.status, row.time_us, row.tflops = "ok", time_us, 100.0 * number
+            row.launch = {"kernel": f"matmul.sm90.k{number}"}
+            rows.append(row.to_dict())
+    summary = [{"peer": "cublas", "rows": 4, "geomean": 0.987}]
+    (folder / "ladder.json").write_text(json.dumps({"rows": rows, "summary": summary}))
+
+
+def table(words: str, page: Path) -> list[str]:
+    return embedded(f"<!-- table: {words} -->\n<!-- end of table -->", page).splitlines()[1:-1]
+
+
+def test_rows_and_columns_are_chosen_in_the_order_of_the_marker(tmp_path: Path) -> None:
+    write_ladder(tmp_path)
+    got = table("ladder.json m=64 gain kernel idea", tmp_path / "page.md")
+    assert got[0] == "| gain | kernel | idea |"
+    assert got[2].startswith("| - | matmul.k2 | TMA, mbarrier and wgmma")
+    assert got[3].startswith("| 1.60 | matmul.k3 | 128-byte swizzle")
+    assert len(got) == 4
+
+
+def test_a_summary_makes_a_table_too(tmp_path: Path) -> None:
+    write_ladder(tmp_path)
+    got = table("ladder.json#summary peer geomean", tmp_path / "page.md")
+    assert got == ["| peer | geomean |", "| --- | ---: |", "| cublas | 0.99 |"]
+
+
+@pytest.mark.parametrize(("stem", "size", "said"), [
+    ("k3_swizzle", 64, "300.0 TFLOPS, 1.6 times the rung before."),
+    ("k2_tma", 64, "200.0 TFLOPS."),  # no rung before it was measured
+    ("k3_swizzle", 128, "300.0 TFLOPS, 1.06 times the rung before."),
+    ("k4_tma_store", 64, "not yet."),
+    ("k3_swizzle", 256, "not yet."),
+])
+def test_a_header_says_what_was_measured_of_its_rung(
+        tmp_path: Path, stem: str, size: int, said: str) -> None:
+    write_ladder(tmp_path)
+    source = tmp_path / "src" / "sm90" / f"{stem}.cu"
+    source.parent.mkdir(parents=True)
+    marker = f"// Measured at {size}^3 (ladder.json): "
+    source.write_text(f"// Napkin\n{marker}not yet.\n//\nint x;\n")
+    assert CliRunner().invoke(main, [str(source)]).exit_code == 0
+    assert source.read_text() == f"// Napkin\n{marker}{said}\n//\nint x;\n"
+
+
+def test_results_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table: r.json n -->\n| 1 |\n<!-- end of table -->\n")
+    told = CliRunner().invoke(main, [str(page)])
+    assert "there is no r.json" in told.output
+    assert "\nNot measured yet.\n" in page.read_text()
+
+
+def test_every_document_and_header_shows_what_the_results_hold() -> None:
+    files = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("cuda_src/matmul/*/*.cu")]
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    assert "<!-- table: results/" in texts[ROOT / "README.md"]
+    rungs = [file for file in files if re.match(r"k\d", file.name)]
+    assert rungs and all("// Measured at " in texts[file] for file in rungs)
+    stale = [file for file, text in texts.items() if embedded(text, file) != text]
+    assert not stale, f"run python -m gpukit.bench.embed {' '.join(map(str, stale))}"

@@ -1,0 +1,25 @@
+"""The examples in documents that need no GPU run, and their assertions hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+EXAMPLES = [example for example in
+            re.findall(r"```python\n(.*?)```", (DOCS / "matmul.md").read_text(encoding="utf-8"),
+                       re.DOTALL) if "import numpy" in example]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_of_matmul_runs(example: str) -> None:
+    assert "assert " in example
+    exec(example, {})
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
