@@ -8,14 +8,14 @@ look, as if the awaited value had been there at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpukit.emulator.dataflow import read, targets, written
 from gpukit.emulator.outcomes import Diverge, Jump, Outcome
-from gpukit.emulator.ptx.ir import Addr, Imm, Instr, Label, Not, Operand, Pair, Reg, Vec
+from gpukit.emulator.ptx.ir import Imm, Instr, Operand, Reg
 
 if TYPE_CHECKING:
     from gpukit.emulator.assembler import Assembler
@@ -81,27 +81,25 @@ class SpinLoops:
         self._polls[pc] = None if place is None else (place, kind)
 
     def finish(self) -> None:
-        ops, targets = self._program.ops, self._targets()
-        for tail, heads in targets.items():
+        ops, jumps = self._program.ops, self._jumps()
+        for tail, heads in jumps.items():
             head = heads[0] if heads and self._program.instrs[tail].name == "bra" else tail + 1
-            if head <= tail and self._only_polls(head, tail, targets):
+            if head <= tail and self._only_polls(head, tail, jumps):
                 handler = ops[tail].handler
                 assert handler is not None
-                loop = self._loop(head, tail, targets)
+                loop = self._loop(head, tail, jumps)
                 ops[tail] = replace(ops[tail], handler=loop.counted(handler))
 
-    def _targets(self) -> dict[int, list[int]]:
+    def _jumps(self) -> dict[int, list[int]]:
         """Where each branch may go."""
-        found = {}
-        for code in self._program.codes:
-            for number, instr in enumerate(code.function.body):
-                labels = [o for o in instr.operands if isinstance(o, Label)]
-                labels += [inner for label in labels for inner in label.targets]
-                if labels:
-                    found[code.start + number] = [code.start + label.pc for label in labels]
-        return found
+        return {
+            code.start + number: found
+            for code in self._program.codes
+            for number, instr in enumerate(code.function.body)
+            if (found := targets(code, instr))
+        }
 
-    def _loop(self, head: int, tail: int, targets: dict[int, list[int]]) -> SpinLoop:
+    def _loop(self, head: int, tail: int, jumps: dict[int, list[int]]) -> SpinLoop:
         inside = range(head, tail + 1)
         polls = [poll for pc in inside if (poll := self._polls.get(pc)) is not None]
         busy = next(pc for pc in inside if not self._computes(pc))
@@ -109,14 +107,14 @@ class SpinLoops:
         while before > 0 and self._computes(before):
             before -= 1
         skips = self._program.instrs[max(before, 0)].pred is not None
-        slept = busy not in self._polls and skips and targets.get(before) == [tail + 1]
+        slept = busy not in self._polls and skips and jumps.get(before) == [tail + 1]
         return SpinLoop(head, tail, tuple(polls), slept)
 
-    def _only_polls(self, head: int, tail: int, targets: dict[int, list[int]]) -> bool:
+    def _only_polls(self, head: int, tail: int, jumps: dict[int, list[int]]) -> bool:
         inside, instrs = range(head, tail + 1), self._program.instrs
         if not all(self._harmless(pc) for pc in inside):
             return False
-        into = (to for tos in targets.values() for to in tos if head < to <= tail)
+        into = (to for tos in jumps.values() for to in tos if head < to <= tail)
         return next(into, None) is None and _ends_by_polling(
             [instrs[pc] for pc in inside], [pc in self._polls for pc in inside]
         )
@@ -135,45 +133,19 @@ def _ends_by_polling(body: list[Instr], polls: list[bool]) -> bool:
     """Whether what is polled decides on a branch, and its address does not change."""
     first: dict[Reg, int] = {}
     for k, instr in enumerate(body):
-        for reg in _written(instr):
+        for reg in written(instr):
             first.setdefault(reg, k)
     seen: set[Reg] = set()  # depends on what a poll saw
     varying: set[Reg] = set()  # differs from round to round
     decided = False
     for k, (instr, poll) in enumerate(zip(body, polls, strict=True)):
-        sources = set(_read(instr))
+        sources = set(read(instr))
         carried = any(first.get(reg, -1) >= k for reg in sources)
         if poll and (carried or sources & varying):
             return False
         if poll or sources & seen:
-            seen.update(_written(instr))
+            seen.update(written(instr))
         if poll or carried or sources & varying:
-            varying.update(_written(instr))
+            varying.update(written(instr))
         decided |= instr.name == "bra" and instr.pred in seen
     return decided
-
-
-def _written(instr: Instr) -> Iterator[Reg]:
-    if instr.name != "bra" and instr.name not in _IDLE and instr.operands:
-        yield from _registers(instr.operands[:1])
-
-
-def _read(instr: Instr) -> Iterator[Reg]:
-    yield from _registers(instr.operands[1:] if any(True for _ in _written(instr)) else ())
-    if instr.pred is not None:
-        yield instr.pred
-        yield from _written(instr)  # keeps its value where the predicate does not hold
-
-
-def _registers(operands: Iterable[Operand | None]) -> Iterator[Reg]:
-    for operand in operands:
-        if isinstance(operand, Reg):
-            yield operand
-        elif isinstance(operand, Vec):
-            yield from _registers(operand.items)
-        elif isinstance(operand, Addr):
-            yield from _registers((operand.base, operand.coords))
-        elif isinstance(operand, Pair):
-            yield from _registers((operand.first, operand.second))
-        elif isinstance(operand, Not):
-            yield from _registers((operand.operand,))

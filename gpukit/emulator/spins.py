@@ -2,18 +2,21 @@
 
 While memory does not change, a warp's registers, stack and program counters decide what it does.
 One that comes back to a state in which it was since the last change goes round in a loop that it
-will never leave by itself; what it does at barriers on its way says when others go on, but nothing
-that they could read. So when every warp that can run goes round in this way, nothing will ever
-change again.
+will never leave by itself (registers that only count its rounds make no difference). What it does
+at barriers on its way says when others go on, but nothing that they could read. So when every warp
+that can run goes round in this way, nothing will ever change again.
 
-A warp that counts its polls does not come back to an earlier state, so a wait with a time-out is
-never mistaken for an endless one. Reading a clock starts the proof afresh: it may end any loop.
+A warp that counts its polls up to a limit does not come back to an earlier state, so a wait with a
+time-out is never mistaken for an endless one. Reading a clock starts the proof afresh: it may end
+any loop.
 """
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Any, Protocol
+
+from gpukit.emulator.dataflow import Relevance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,6 +55,7 @@ class Spins:
 
     def __init__(self) -> None:
         self.woken = False  # somebody, by a barrier
+        self._relevance: Relevance | None = None
         self._seen: dict[Warp, dict[bytes, tuple[int, ...]]] = {}
         self._circling: set[Warp] = set()
         self._steps, self._period = 0, PERIOD
@@ -80,7 +84,8 @@ class Spins:
     def _came_back(self, warp: Warp) -> bool:
         """Whether the warp was in its present state before, and all of its splits have moved."""
         seen = self._seen.setdefault(warp, {})
-        state, penalties = _state(warp)
+        self._relevance = self._relevance or Relevance(warp.wave.program)
+        state, penalties = _state(warp, self._relevance)
         before = seen.get(state)
         if before is None:
             if len(seen) >= STATES:
@@ -108,16 +113,16 @@ class Spins:
         return [] if settled else ready
 
 
-def _state(warp: Warp) -> tuple[bytes, tuple[int, ...]]:
+def _state(warp: Warp, relevance: Relevance) -> tuple[bytes, tuple[int, ...]]:
     """All that decides what a warp does next, as a digest; the penalties of its runnable splits."""
     splits = sorted(warp.splits, key=lambda split: (split.pc, _lanes(split)))
     digest = hashlib.blake2b(digest_size=16)
     for split in splits:
         digest.update(repr((split.pc, _lanes(split), split.park is None)).encode())
+        for bits, rows in relevance.rows(split.pc).items():
+            digest.update(warp.wave.files[bits][rows, warp.lo : warp.hi])
         for part in _calls(split.frame):
             digest.update(part)
-    for file in warp.wave.files.values():
-        digest.update(file[:, warp.lo : warp.hi].tobytes())
     local = warp.wave.local
     digest.update(local.data[warp.lo * local.stride : warp.hi * local.stride])
     return digest.digest(), tuple(split.penalty for split in splits if split.park is None)

@@ -86,6 +86,11 @@ ENDLESS = {
     "after work": "for (int i = 0; i < 200; i++) y[blockIdx.x * 96 + t] += i; while (!*f) ;",
     "several flags": "while (!(f[0] && f[1]) && !s) ;",
     "a counter that starts again": "for (int i = 0; !*f; i = i < 1000 ? i + 1 : 0) ;",
+    "rounds are counted": "int n = 0; while (!*f) n++; y[blockIdx.x * 96 + t] = n;",
+    "rounds are counted in wide words": "long long n = 0; float x = 0; while (!*f) n += 3, x += n;"
+    " y[blockIdx.x * 96 + t] = n + x;",
+    "rounds are counted in a function": "int n = 0; while (!polled(flag, 0)) n++;"
+    " y[blockIdx.x * 96 + t] = n;",
     "a lock between polls": "while (1) { if (*f) break; while (atomicCAS(flag + 1, 1, 0)) ; }",
 }  # fmt: skip
 
@@ -152,6 +157,12 @@ ENDING = {
     "the spinning lanes come first": "if (lane >= 9) { while (!f[warp]) ; y[t] = 1; }"
     f" else {{ {WORK} if (lane == 3) f[warp] = 1; }}",
     "a counter": "int i = 0; while (!*f && i < 5000) i++; y[blockIdx.x * 96 + t] = i;",
+    "a counter through memory": "int i = 0, *p = y + 2048 + blockIdx.x * 96; while (!p[t]"
+    " && i < 900) { if (++i == 700) p[t] = 1; __threadfence(); int v; do v = *f; while (v > i); }",
+    "an address that moves": "int i = 0; while (!f[i] && i < 60) i++;",
+    "a carry": "unsigned lo = 0xfffff000u, hi = 0; do asm volatile(\"add.cc.u32 %0, %0, 1; addc.u32"
+    " %1, %1, 0;\" : \"+r\"(lo), \"+r\"(hi)); while (!*f && !hi); y[blockIdx.x * 96 + t] = hi;",
+    "a shuffled counter": "int i = 0; while (!*f && __shfl_sync(~0u, i, 3) < 2000) i++;",
     "a counter with sleep": "int i = 0; while (!*f && i < 500) { i++; __nanosleep(100); }",
     "a chain": "if (blockIdx.x == 0) { for (int i = 0; i < 3; i++) { if (warp == i) {"
     f" while (f[1] != i) ; {WORK} if (lane == 0) f[1] = i + 1; }} }} }}",
