@@ -6,13 +6,15 @@ beside the file or beside any folder above it), then which rows and columns, if 
     <!-- table: results/h200/memcpy.json dtype=bf16 n time_us GB/s xmemcpy -->
     <!-- end of table -->
 
-Columns are those of the benchmark's table, of `--counters`, and `idea`, a kernel's summary. With
+Columns are those of the benchmark's table, of `--counters`, and `idea`: a kernel's summary, or the
+configuration that `gpukit.matmul` chose. With
 `results.json#summary` the records are those of the file's summary.
 
-A kernel's source says in one line of its header what was measured of it, a rung of a ladder whose
-number begins the file's name:
+A kernel's source, a rung of a ladder whose number begins the file's name, says in its header what
+was measured of it:
 
-    // Measured at 4096^3 (results/h200/matmul_ladder.json): ...
+    // Measured at 4096^3 (results/h200/matmul_ladder.json):
+    // ...
 
 Running this again after new measurements is the only way numbers get into such files, and
 `--check` (exit 1) says whether they still are what the results hold.
@@ -37,7 +39,7 @@ from gpukit.bench.model import TIMED_STATUSES, Row
 
 _TABLE = re.compile(r"(<!-- table: ([^\s#]+)(?:#(\w+))?([^>]*) -->\n).*?(<!-- end of table -->)",
                     re.DOTALL)
-_LINE = re.compile(r"^(// Measured at (\d+)\^3 \((\S+)\): ).*$", re.MULTILINE)
+_LINE = re.compile(r"^(// Measured at (\d+)\^3 \((\S+)\):\n// ).*$", re.MULTILINE)
 
 
 def embedded(text: str, file: Path) -> str:
@@ -85,9 +87,14 @@ def _value(record: dict[str, Any], name: str) -> str:
 def _columns(rows: Sequence[Row], wanted: Sequence[str]) -> list[Column]:
     """The columns wanted, without those that the rows have nothing for."""
     usual = columns_for(rows)
-    idea = Column("idea", lambda row: kernels.get(row.launch["kernel"]).summary, numeric=False)
-    known = {c.header: c for c in (*counter_columns(rows), *usual, idea)}
+    known = {c.header: c for c in (*counter_columns(rows), *usual,
+                                   Column("idea", _idea, numeric=False))}
     return [known[name] for name in wanted if name in known] or usual
+
+
+def _idea(row: Row) -> str:
+    kernel = row.launch.get("kernel")
+    return kernels.get(kernel).summary if kernel else str(row.launch.get("config", "-"))
 
 
 def _plain(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[str]:
@@ -99,16 +106,19 @@ def _plain(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[str]:
 
 
 def _measured(records: Sequence[dict[str, Any]], file: Path, size: int) -> str:
-    """How fast the rung in a file is on a cube of this size, and what it gained."""
+    """How fast the rung in a file is on a cube of this size, and against what came before."""
     place = rung(f"matmul.{file.stem.partition('_')[0]}")
     rows = [Row.from_dict(record) for record in records]
     row = next((r for r in rows if rung(r.kernel) == place and r.status in TIMED_STATUSES
                 and set(r.shape.values()) == {size}), None)
     if row is None:
         return "not yet."
-    gain = gains(rows).get(row.key)
-    against = "" if gain is None else f", {gain:.3g} times the rung before"
-    return f"{row.tflops:.1f} TFLOPS{against}."
+    said = [f"{row.tflops:.1f} TFLOPS"]
+    if gain := gains(rows).get(row.key):
+        said.append(f"{gain:.2f} times the rung before")
+    if share := row.peers.get("cublas", {}).get("ratio"):
+        said.append(f"{share:.2f} of cuBLAS")
+    return ", ".join(said) + "."
 
 
 @click.command()

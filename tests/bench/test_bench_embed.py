@@ -52,6 +52,7 @@ def write_ladder(folder: Path) -> None:
             row = Row.of(case, "GPU", "sm_90", "env")
             row.status, row.time_us, row.tflops = "ok", time_us, 100.0 * number
             row.launch = {"kernel": f"matmul.sm90.k{number}"}
+            row.peers = {"cublas": {"ratio": 0.75}} if number == 3 else {}
             rows.append(row.to_dict())
     summary = [{"peer": "cublas", "rows": 4, "geomean": 0.987}]
     (folder / "ladder.json").write_text(json.dumps({"rows": rows, "summary": summary}))
@@ -70,6 +71,14 @@ def test_rows_and_columns_are_chosen_in_the_order_of_the_marker(tmp_path: Path) 
     assert len(got) == 4
 
 
+def test_the_idea_of_a_row_of_gpukit_matmul_is_its_configuration(tmp_path: Path) -> None:
+    row = Row.of(Case("matmul", "matmul.auto", "bf16", {"m": 8}), "GPU", "sm_90", "env")
+    row.launch = {"config": "gemm:bm=128,bn=256"}
+    (tmp_path / "auto.json").write_text(json.dumps({"rows": [row.to_dict()]}))
+    got = table("auto.json idea", tmp_path / "page.md")
+    assert got[2:] == ["| gemm:bm=128,bn=256 |"]
+
+
 def test_a_summary_makes_a_table_too(tmp_path: Path) -> None:
     write_ladder(tmp_path)
     got = table("ladder.json#summary peer geomean", tmp_path / "page.md")
@@ -77,9 +86,9 @@ def test_a_summary_makes_a_table_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stem", "size", "said"), [
-    ("k3_swizzle", 64, "300.0 TFLOPS, 1.6 times the rung before."),
+    ("k3_swizzle", 64, "300.0 TFLOPS, 1.60 times the rung before, 0.75 of cuBLAS."),
     ("k2_tma", 64, "200.0 TFLOPS."),  # no rung before it was measured
-    ("k3_swizzle", 128, "300.0 TFLOPS, 1.06 times the rung before."),
+    ("k3_swizzle", 128, "300.0 TFLOPS, 1.06 times the rung before, 0.75 of cuBLAS."),
     ("k4_tma_store", 64, "not yet."),
     ("k3_swizzle", 256, "not yet."),
 ])
@@ -88,7 +97,7 @@ def test_a_header_says_what_was_measured_of_its_rung(
     write_ladder(tmp_path)
     source = tmp_path / "src" / "sm90" / f"{stem}.cu"
     source.parent.mkdir(parents=True)
-    marker = f"// Measured at {size}^3 (ladder.json): "
+    marker = f"// Measured at {size}^3 (ladder.json):\n// "
     source.write_text(f"// Napkin\n{marker}not yet.\n//\nint x;\n")
     assert CliRunner().invoke(main, [str(source)]).exit_code == 0
     assert source.read_text() == f"// Napkin\n{marker}{said}\n//\nint x;\n"

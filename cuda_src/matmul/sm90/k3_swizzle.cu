@@ -13,7 +13,8 @@
 // Napkin (4096^3, 64 x 256 tiles): a step of K now draws 40 KB from L2, not 80: 880 clk at 46
 // B/clk against 512 clk of wgmma. Twice kernel 2, at most 58 % of the tensor cores: 550 TFLOPS at
 // 1.75 GHz; less as latency is hidden only by the 3 CTAs per SM.
-// Measured at 4096^3 (results/h200/matmul_ladder.json): not yet.
+// Measured at 4096^3 (results/h200/matmul_ladder.json):
+// 508.3 TFLOPS, 5.13 times the rung before, 0.66 of cuBLAS.
 //
 // Limits: as kernel 2, but for the requests. 64 x 256 tiles ask L2 for more than it can deliver.
 //

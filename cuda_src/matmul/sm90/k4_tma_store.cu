@@ -16,7 +16,8 @@
 // Napkin (64 x 256 tile of bf16): 512 warp stores of 8 sectors were some 2000 clk at 2 sectors per
 // clk; 32 KB by TMA are 512 clk at 64 B/clk. Of 58,000 clk that K = 4096 takes, 3 %; at K = 512
 // some 20 %.
-// Measured at 4096^3 (results/h200/matmul_ladder.json): not yet.
+// Measured at 4096^3 (results/h200/matmul_ladder.json):
+// 591.7 TFLOPS, 1.16 times the rung before, 0.77 of cuBLAS.
 //
 // Limits: still nothing overlaps inside a CTA, and L2 is asked for 40 KB per step.
 //

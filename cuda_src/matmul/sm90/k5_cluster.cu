@@ -14,7 +14,8 @@
 // threads fill the register file, so one CTA per SM is left and nothing overlaps: some 800 clk of
 // latency, 700 of transfer, 1024 of wgmma and 500 of barrier (it orders memory, which takes a
 // fence) per step are 34 % of the tensor cores: 320 TFLOPS. What L2 saves is collected by kernel 6.
-// Measured at 4096^3 (results/h200/matmul_ladder.json): not yet.
+// Measured at 4096^3 (results/h200/matmul_ladder.json):
+// 315.9 TFLOPS, 0.53 times the rung before, 0.40 of cuBLAS.
 //
 // Limits: single-buffered, and all threads of the cluster wait for each other at every step.
 //

@@ -19,7 +19,8 @@
 // plus latency: 2.5 times kernel 5. Per 4096 x 4096 tile row: 64 steps are 65,500 clk, filling the
 // ring and writing out some 4000: 94 %, and 512 tiles on 132 SMs are 97 % of 4 waves: 860 TFLOPS
 // at 1.75 GHz if power allowed that clock, so rather 700.
-// Measured at 4096^3 (results/h200/matmul_ladder.json): not yet.
+// Measured at 4096^3 (results/h200/matmul_ladder.json):
+// 759.1 TFLOPS, 2.40 times the rung before, 0.97 of cuBLAS.
 //
 // Limits: a whole tile of C waits in shared memory (64 KB of bf16), which leaves 3 stages; each
 // CTA starts with an empty ring and ends with nothing to multiply.

@@ -16,7 +16,8 @@
 // 1024. Loads take some 800 clk unloaded and twice that when all SMs pull: 2000 is on the edge,
 // 3000 is not: 1 to 3 %. The write-out, some 2000 clk of 68,000, is overlapped with itself by
 // half: 1 %.
-// Measured at 4096^3 (results/h200/matmul_ladder.json): not yet.
+// Measured at 4096^3 (results/h200/matmul_ladder.json):
+// 739.5 TFLOPS, 0.97 times the rung before, 0.97 of cuBLAS.
 //
 // Limits: the tensor cores idle while C leaves, and while the next CTA on this SM fills its ring.
 //

@@ -16,7 +16,8 @@
 // Napkin (4096^3): some 2500 clk of set-up and first loads and 2000 of write-out beside 65,500 of
 // multiplication. The former disappear, of the latter the loads' share: 4 %. Few tiles hurt as
 // before: 512 tiles on 132 SMs are 3.88 waves, and the last is paid in full.
-// Measured at 4096^3 (results/h200/matmul_ladder.json): not yet.
+// Measured at 4096^3 (results/h200/matmul_ladder.json):
+// 775.7 TFLOPS, 1.05 times the rung before, 1.01 of cuBLAS.
 //
 // Limits: the write-out itself is hidden from memory, not from the tensor cores, which wait for
 // both consumers (the library's kernel, gemm.cu, can let one multiply while the other writes); the
