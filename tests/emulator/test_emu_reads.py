@@ -68,3 +68,48 @@ def test_wide_accesses_of_arrays_at_any_address(offset):
     emulator.run(source, 1, 32, [x, y])
     assert (y[end : end + 64] == x[start : start + 64]).all()
     assert not y[end + 64 :].any()
+
+
+# Shared memory: a warp that has seen every warp's latest access need not look closer, until
+# somebody accesses it again.
+SHARED = r"""
+extern "C" __global__ void k(int* y) {
+  __shared__ int s[256];
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = threadIdx.x;
+  s[t] = t;
+  __syncthreads();
+  int sum = s[(t + 32) % 128] + s[(t + 64) % 128];
+  __syncthreads();
+  if (warp == 0) s[lane] = sum;
+  if (warp == 1) sum += s[EARLY];
+  __syncthreads();
+  if (warp == 2) sum += s[lane];
+  if (warp == 3) s[LATE] = sum;
+  y[blockIdx.x * 128 + t] = sum;
+}
+"""
+
+
+def run_shared(early, late, policy, seed=0):
+    y = np.zeros(3 * 128, "i4")
+    source = SHARED.replace("EARLY", early).replace("LATE", late)
+    emulator.run(source, 3, 128, [y], policy=policy, seed=seed)
+    return y.reshape(3, 128)
+
+
+@pytest.mark.parametrize("policy", ["random", "starved", "late"])
+def test_shared_accesses_between_barriers(policy):
+    t = np.arange(128)
+    sums = (t + 32) % 128 + (t + 64) % 128
+    sums[32:64] += 64 + np.arange(32)
+    sums[64:96] += sums[:32]
+    assert (run_shared("64 + lane", "96 + lane", policy) == sums).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("policy", ["random", "starved"])
+def test_the_first_access_that_is_not_ordered_is_found(policy, seed):
+    for early, late in (("lane", "96 + lane"), ("64 + lane", "lane"), ("31 - lane", "96 + lane"),
+                        ("64 + lane", "31"), ("lane / 2", "96 + lane")):  # fmt: skip
+        with pytest.raises(DataRaceError):
+            run_shared(early, late, policy, seed)

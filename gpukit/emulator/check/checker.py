@@ -10,6 +10,7 @@ from gpukit.emulator.check.exits import Exits
 from gpukit.emulator.check.flags import Flags
 from gpukit.emulator.check.granules import granule_of
 from gpukit.emulator.check.inflight import InFlight
+from gpukit.emulator.check.latest import Latest
 from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.check.meetings import Meetings
 from gpukit.emulator.check.races import Races
@@ -43,6 +44,8 @@ class Checker(Listener):
         self.flags = Flags(self.clocks)
         self.meetings = Meetings(self.clocks, self.flags)
         self.races = Races(wave, self.clocks)
+        per_cluster = per_cta * wave.cluster_size
+        self._latest = Latest(self.clocks, per_cluster), Latest(self.clocks, per_cluster)
         self.inflight = InFlight(self.clocks)
         self.asynchronous = Asynchronous(wave, self.clocks, self.inflight)
         self.exits = Exits(wave, self.clocks)
@@ -55,6 +58,8 @@ class Checker(Listener):
         if self._wave is None:
             self._begin(wave)
         self.clocks.restart(wave.first_cluster * wave.cluster_size * self.clocks.warps_per_cta)
+        for latest in self._latest:
+            latest.restart()
         self.flags.restart()
         self.meetings.restart()
         self.exits.restart()
@@ -77,6 +82,8 @@ class Checker(Listener):
                 self.clocks.warps_per_cta if space == "shared" else None,
                 getattr(store, "base", 0) % 4,
             )
+            if space == "shared":
+                shadow.latest_writes, shadow.latest_reads = self._latest
         return shadow
 
     def accessed(self, lanes: Lanes, access: Access, kind: str, order: str) -> None:

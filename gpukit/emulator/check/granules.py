@@ -41,14 +41,15 @@ def _width(instr: Instr) -> int:
 def touched(pattern: Pattern, base: int, granule: int, single: bool) -> Any:
     """The granules of an access at byte ``base`` of the shadow: a slice where they are contiguous.
 
-    ``single``: one warp, so that lanes with the same address need not be told apart.
+    ``single``: one warp, so that lanes need not be told apart and each granule counts once.
     """
     first, count = (base + pattern.floor) // granule, pattern.size // granule
     if count == 0:
         return (pattern.offsets + base) // granule
+    if single:
+        found = pattern.footprint(granule)
+        return slice(first, first + found) if isinstance(found, int) else found + first
     if pattern.kind == "block":
         return slice(first, first + pattern.offsets.size * count)
-    if pattern.kind == "same" and single:
-        return slice(first, first + count)
     at = pattern.steps(granule) + first
     return at if count == 1 else at[:, None] + np.arange(count)

@@ -123,7 +123,10 @@ class ReadersPerWarp:
         """Reads by warps ``columns`` (one number, or an array that broadcasts with ``at``)."""
         if self._columns is None:
             self._columns = np.zeros(self._shape, np.int64)
-        self._columns[columns, at] = stamps
+        if isinstance(columns, int):
+            self._columns[columns][at] = stamps
+        else:
+            self._columns[columns, at] = stamps
 
     def note_remote(self, at: Any, stamps: Any) -> None:
         if self.remote is None:

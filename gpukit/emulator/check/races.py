@@ -20,6 +20,7 @@ from gpukit.emulator.check.touch import Touch
 from gpukit.emulator.errors import DataRaceError
 
 if TYPE_CHECKING:
+    from gpukit.emulator.check.latest import Latest
     from gpukit.emulator.lanes import Lanes
     from gpukit.emulator.mem.access import Access
     from gpukit.emulator.wave import Wave
@@ -34,27 +35,44 @@ class Races:
 
     def read(self, lanes: Lanes, access: Access, shadow: Shadow, touch: Touch, weak: bool) -> None:
         """A load."""
-        self._judge_all(access, shadow, touch, shadow.written(touch.at), "reads", "wrote")
-        if not weak:
+        self._against_writes(access, shadow, touch, weak, "reads")
+        if shadow.latest_reads is not None:
+            shadow.latest_reads.note(lanes)
+        if weak:
+            self._note_read(shadow, touch)
+        else:
             shadow.note_strong("read", touch.at, touch.stamps)
-            return
-        strong = shadow.strong_writes.at(touch.at)
-        self._judge_all(access, shadow, touch, strong, "reads", "wrote")
-        self._note_read(shadow, touch)
 
     def write(self, lanes: Lanes, access: Access, shadow: Shadow, touch: Touch, weak: bool) -> None:
         """A store or an atomic."""
-        at = touch.at
-        self._judge_all(access, shadow, touch, shadow.written(at), "writes", "wrote")
-        self._judge_all(access, shadow, touch, shadow.reads.at(at), "writes", "read")
+        self._against_writes(access, shadow, touch, weak, "writes")
+        self._against_reads(access, shadow, touch, weak)
+        if shadow.latest_writes is not None:
+            shadow.latest_writes.note(lanes)
         if not weak:
-            shadow.note_strong("write", at, touch.stamps)
+            shadow.note_strong("write", touch.at, touch.stamps)
             return
-        self._judge_all(access, shadow, touch, shadow.strong_writes.at(at), "writes", "wrote")
-        self._judge_all(access, shadow, touch, shadow.strong_reads.at(at), "writes", "read")
-        shadow.note_write(at, touch.stamps)
-        if not touch.single and not isinstance(at, slice):
+        shadow.note_write(touch.at, touch.stamps)
+        if not touch.single and not isinstance(touch.at, slice):
             self._check_together(access, shadow, touch)
+
+    def _against_writes(
+        self, access: Access, shadow: Shadow, touch: Touch, weak: bool, verb: str
+    ) -> None:
+        if _all_seen(shadow.latest_writes, touch):
+            return
+        self._judge_all(access, shadow, touch, shadow.written(touch.at), verb, "wrote")
+        if weak:
+            strong = shadow.strong_writes.at(touch.at)
+            self._judge_all(access, shadow, touch, strong, verb, "wrote")
+
+    def _against_reads(self, access: Access, shadow: Shadow, touch: Touch, weak: bool) -> None:
+        if _all_seen(shadow.latest_reads, touch):
+            return
+        self._judge_all(access, shadow, touch, shadow.reads.at(touch.at), "writes", "read")
+        if weak:
+            strong = shadow.strong_reads.at(touch.at)
+            self._judge_all(access, shadow, touch, strong, "writes", "read")
 
     def _judge_all(
         self, access: Access, shadow: Shadow, touch: Touch, histories: list[Any], verb: str,
@@ -116,3 +134,8 @@ class Races:
         readers.note(at[own], stamps[own], warps[own] % per_cta)
         if not own.all():
             readers.note_remote(at[~own], stamps[~own])
+
+
+def _all_seen(latest: Latest | None, touch: Touch) -> bool:
+    """Whether the one warp that accesses has seen all earlier accesses of a kind."""
+    return latest is not None and touch.single and latest.all_seen(touch.warps)

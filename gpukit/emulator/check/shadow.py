@@ -21,6 +21,7 @@ from gpukit.emulator.check.clocks import Clock
 from gpukit.emulator.check.history import LateReads, LatestWarps, ReadersPerWarp
 
 if TYPE_CHECKING:
+    from gpukit.emulator.check.latest import Latest
     from gpukit.emulator.mem.store import Store
 
 KEPT_RANGES = 2048
@@ -45,6 +46,8 @@ class Shadow:
             if warps_per_cta is None
             else ReadersPerWarp(self.granules, warps_per_cta)
         )
+        self.latest_writes: Latest | None = None
+        self.latest_reads: Latest | None = None
         self.strong_writes = LatestWarps(self.granules)
         self.strong_reads = LatestWarps(self.granules)
         self.writers: Any = None

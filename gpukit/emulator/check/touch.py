@@ -31,13 +31,13 @@ class Touch:
     """One access as arrays: granule indices ``at``, and matching ``stamps`` and ``warps``.
 
     ``at`` is a slice where the lanes lie side by side. For a single warp ``stamps`` and ``warps``
-    (numbers in the wave) are plain ints.
+    (numbers in the wave) are plain ints, and ``at`` has each granule only once.
     """
 
-    __slots__ = ("_mask", "at", "per_lane", "single", "stamps", "warps")
+    __slots__ = ("_access", "_shadow", "at", "per_lane", "single", "stamps", "warps")
 
     def __init__(self, lanes: Lanes, access: Access, shadow: Shadow, clocks: Clocks) -> None:
-        self._mask = access.mask
+        self._access, self._shadow = access, shadow
         self.single = lanes.width == 32
         self.per_lane = max(access.pattern.size // shadow.granule, 1)
         base = access.base + shadow.skew
@@ -52,14 +52,15 @@ class Touch:
 
     def _spread(self, per_lane: Any) -> Any:
         """One value per lane, shaped to go with ``at``."""
-        active = per_lane if self._mask is None else per_lane[self._mask]
+        mask = self._access.mask
+        active = per_lane if mask is None else per_lane[mask]
         if self.per_lane == 1:
             return active
         return np.repeat(active, self.per_lane) if isinstance(self.at, slice) else active[:, None]
 
     @property
     def count(self) -> int:
-        """How many granules, counting those of each lane."""
+        """How many granules, counting those of each lane unless ``single``."""
         return int(self.at.stop - self.at.start if isinstance(self.at, slice) else self.at.size)
 
     def array(self) -> Any:
@@ -67,9 +68,16 @@ class Touch:
         return np.arange(self.at.start, self.at.stop) if isinstance(self.at, slice) else self.at
 
     def lane(self, position: int) -> int:
-        """The lane of the unit that the flat ``position`` in ``at`` belongs to."""
-        which = position // self.per_lane
-        return which if self._mask is None else int(np.flatnonzero(self._mask)[which])
+        """The (first) lane of the unit that the flat ``position`` in ``at`` belongs to."""
+        which, mask = position // self.per_lane, self._access.mask
+        if self.single:
+            which = self._first_on(self.granule(position))
+        return which if mask is None else int(np.flatnonzero(mask)[which])
+
+    def _first_on(self, granule: int) -> int:
+        """Which of the active lanes is the first to touch a granule."""
+        starts = (self._access.bytes + self._shadow.skew) // self._shadow.granule
+        return int(((starts <= granule) & (granule < starts + self.per_lane)).argmax())
 
     def warp(self, position: int) -> int:
         """Its warp, numbered within the wave."""

@@ -81,15 +81,12 @@ class Access:
         store, pattern = self.store, self.pattern
         if store.init is None:
             return
-        first = self.base + pattern.floor
-        if pattern.kind == "block":
-            raw = store.init[first : first + pattern.offsets.size * pattern.size].tobytes()
+        first, unit = self.base + pattern.floor, min(pattern.size, 8)
+        found = pattern.footprint(unit)
+        if isinstance(found, int):
+            raw = store.init[first : first + found * unit].tobytes()
         else:
-            unit = min(pattern.size, 8)
-            marks, steps = store.marks(unit)[first // unit :], pattern.steps(unit)
-            raw = marks[steps].tobytes()
-            for k in range(1, pattern.size // unit):
-                raw += marks[k:][steps].tobytes()
+            raw = store.marks(unit)[first // unit :][found].tobytes()
         if b"\x00" in raw:
             self._complain()
 

@@ -26,8 +26,10 @@ class Pattern:
     other CTAs access.
     """
 
-    __slots__ = ("_ranks", "_steps", "aligned", "cost", "floor", "high", "hits", "kind", "low",
-                 "offsets", "size", "strangers")  # fmt: skip
+    __slots__ = (
+        "_footprints", "_ranks", "_steps", "aligned", "cost", "floor", "high", "hits", "kind",
+        "low", "offsets", "size", "strangers",
+    )  # fmt: skip
 
     def __init__(self, offsets: Any, distances: Any, size: int, cost: tuple[int, ...]) -> None:
         self.offsets = offsets
@@ -40,6 +42,7 @@ class Pattern:
         self.aligned = not (distances & (size - 1)).any()
         self.kind = _kind(offsets, size)
         self._steps: dict[int, Any] = {}
+        self._footprints: dict[int, Any] = {}
         self._ranks: list[Any] | None = None
 
     def steps(self, size: int) -> Any:
@@ -47,6 +50,18 @@ class Pattern:
         found = self._steps.get(size)
         if found is None:
             found = self._steps[size] = (self.offsets - self.floor) // size
+        return found
+
+    def footprint(self, size: int) -> Any:
+        """What the lanes touch, in units of ``size`` bytes from the lowest one on.
+
+        Sorted distinct numbers, or how many if there is no gap between them.
+        """
+        found = self._footprints.get(size)
+        if found is None:
+            every = _distinct(self.steps(size)[:, None] + np.arange(self.size // size))
+            gaps = every[-1] != every.size - 1
+            found = self._footprints[size] = every if gaps else int(every.size)
         return found
 
     @property
