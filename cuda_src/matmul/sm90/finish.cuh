@@ -39,8 +39,8 @@ template <int BLOCKS, int COLS> struct BlockScales {
     i32 step, k_blocks, border, row;  // border: columns before the second column block
     f32 now[COLUMNS], next[COLUMNS], factor[ROWS][COLUMNS];
 
-    __device__ __forceinline__ BlockScales(const f32* b, i32 b_n, i32 b_k, i32 k_blocks, i32 n, i32 N,
-                                           int first_row)
+    __device__ __forceinline__ BlockScales(const f32* b, i32 b_n, i32 b_k, i32 k_blocks, i32 n,
+                                           i32 N, int first_row)
         : step(b_k), k_blocks(k_blocks), border(128 - n % 128),
           row(first_row + threadIdx.x / 32 % 4 * 16 + warp::lane() / 4) {
 #pragma unroll

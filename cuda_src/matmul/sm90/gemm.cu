@@ -22,36 +22,247 @@
 #include "common/tma.cuh"
 #include "common/warp.cuh"
 #include "common/wgmma.cuh"
+#include "matmul/sm90/cta.cuh"
 #include "matmul/sm90/extras.cuh"
 #include "matmul/sm90/finish.cuh"
 #include "matmul/sm90/ring.cuh"
 #include "matmul/sm90/staging.cuh"
-#include "matmul/sm90/tiles.cuh"
 
-using mbarrier::Barrier;
-
-enum class Share { rows, columns, pingpong };  // how the two consumer warpgroups divide the work
-enum class Store { rows, columns, direct };    // how C leaves
-// Where products are added up: in the tensor core (fp8 keeps about 14 bits there), or 128 bytes of K at
-// a time, with the sum of those sums in f32 registers and (blocks) a scale for each.
-enum class Sums { plain, promoted, blocks };
-
-constexpr int CONSUMERS = 2, PIECE_BYTES = 64 * 128;  // each warpgroup has two pieces of C on their way
-constexpr int BARRIER_TURN = 1, BARRIER_PIECES = 3, BARRIER_BOTH = 5;  // named barriers
-
-// Columns of C per piece: the widest rows of 128, 64 or 32 bytes that divide a warpgroup's tile.
-template <class OUT, int COLS, Store STORE> __device__ constexpr int piece_columns() {
-    if (STORE == Store::columns) return COLS < 64 ? COLS : 64;
-    const int bytes = COLS * int(sizeof(OUT));
-    return (bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32) / int(sizeof(OUT));
+// Fetches the tile's part of K, stage by stage, as they become empty.
+template <class G>
+__device__ __forceinline__ void fetch(const Shared<G>& shared, const Maps& maps,
+                                      const Work<G>& work, finish::Origin tile,
+                                      typename G::Cursor& at) {
+    for (i32 k = work.k_first; k < work.k_first + work.k_blocks; k++, at.next()) {
+        Barrier* landed = &shared.full[at.stage];
+        mbarrier::wait(&shared.empty[at.stage], at.parity ^ 1);
+        mbarrier::arrive_and_expect(landed, G::Stage::BYTES + (G::BLOCKWISE ? G::BM * 4 : 0));
+        if constexpr (G::BLOCKWISE)
+            tma::load(shared.row_scales + at.stage * G::BM, maps.scale, landed, tile.m, k, tile.z);
+        ring::load<G::BM, G::CN, G::A>(shared.a(at.stage), maps.a, landed, k * G::BK, tile.m,
+                                       tile.z, work.place.n, work.place.row_mask());
+        ring::load<G::BN, G::CM, G::B>(shared.b(at.stage), maps.b, landed, k * G::BK, tile.n,
+                                       tile.z, work.place.m, work.place.column_mask());
+    }
 }
 
-template <int N> struct Count {
-    static constexpr int value = N;
+template <class G>
+__device__ __forceinline__ void produce(const Shared<G>& shared, const Maps& maps,
+                                        const Work<G>& work) {
+    typename G::Cursor at;
+    for (i32 t = work.first; t < work.count; t += work.step) {
+        if (threadIdx.x == 0) fetch(shared, maps, work, work.origin(t), at);
+        __syncwarp();
+        if constexpr (G::SPLIT > 1) cluster::sync(), cluster::sync();  // partial sums there, read
+    }
+    // The last releases come from other CTAs too: they must find this one's barriers alive.
+    if (G::CM * G::CN > 1 && threadIdx.x == 0) {
+        for (int i = 0; i < G::STAGES; i++, at.next())
+            mbarrier::wait(&shared.empty[at.stage], at.parity ^ 1);
+    }
+}
+
+// A consumer warpgroup, and where its part of a tile begins.
+template <class G> struct Consumer {
+    int wg, thread, row, column;
+
+    __device__ __forceinline__ explicit Consumer(int wg)
+        : wg(wg), thread(threadIdx.x % warp::GROUP), row(G::BY_ROWS ? wg * G::ROWS : 0),
+          column(G::BY_COLUMNS ? wg * G::COLS : 0) {}
+
+    // Lets everyone who feeds this stage know that it has been read.
+    __device__ __forceinline__ void release(const Shared<G>& shared, const Work<G>& work,
+                                            u32 stage) const {
+        const int who = G::RELEASES > 1 ? warp::lane() : thread;
+        if constexpr (G::CM * G::CN == 1) {
+            if (who == 0) mbarrier::arrive(&shared.empty[stage]);
+        } else if (who < G::Place::FEEDERS) {
+            mbarrier::arrive_remote(&shared.empty[stage], work.place.feeder(who));
+        }
+    }
+    // Block i of 64 rows times the stage's columns: 32 bytes of K.
+    __device__ __forceinline__ void mma(const Shared<G>& shared, f32 (&sum)[G::COLS / 2], u32 stage,
+                                        int i, int kk, u32 add) const {
+        const u64 a = ring::operand<G::A>(shared.a(stage), row + i * 64);
+        const u64 b = ring::operand<G::B>(shared.b(stage), column);
+        wgmma::mma<typename G::In, G::COLS, G::A, G::B>(
+            sum, wgmma::advance(a, kk * ring::K_STEP<G::A>),
+            wgmma::advance(b, kk * ring::K_STEP<G::B>), add);
+    }
 };
 
+// All of K, summed up by the tensor cores; one group stays in flight while the next stage is awaited.
+template <class G>
+__device__ __forceinline__ void multiply(const Consumer<G>& me, const Shared<G>& shared,
+                                         const Work<G>& work, typename G::Cursor& at,
+                                         typename G::Sum& d) {
+    u32 before = 0;
+    for (i32 k = 0; k < work.k_blocks; k++, at.next()) {
+        mbarrier::wait(&shared.full[at.stage], at.parity);
+        wgmma::fence();
+#pragma unroll
+        for (int kk = 0; kk < 4; kk++) {
+#pragma unroll
+            for (int i = 0; i < G::BLOCKS; i++)
+                me.mma(shared, d[i], at.stage, i, kk, (k | kk) != 0);
+        }
+        wgmma::commit();
+        wgmma::wait<1>();
+        if (k > 0) me.release(shared, work, before);
+        before = at.stage;
+    }
+}
+
+// 128 bytes of K at a time, added to d in registers; the other warpgroup keeps the tensor cores busy.
+template <class G, class Scales>
+__device__ __forceinline__ void multiply_and_add(const Consumer<G>& me, const Shared<G>& shared,
+                                                 const Work<G>& work, typename G::Cursor& at,
+                                                 typename G::Sum& d, Scales scales) {
+    finish::zero(d);
+    for (i32 k = 0; k < work.k_blocks; k++, at.next()) {
+        mbarrier::wait(&shared.full[at.stage], at.parity);
+#pragma unroll
+        for (int i = 0; i < G::BLOCKS; i++) {
+            f32 sum[G::COLS / 2];
+            wgmma::fence();
+#pragma unroll
+            for (int kk = 0; kk < 4; kk++) me.mma(shared, sum, at.stage, i, kk, kk != 0);
+            wgmma::commit();
+            if (i == 0) scales.load(k, shared.row_scales + at.stage * G::BM);
+            if (G::BLOCKWISE && i == G::BLOCKS - 1) __syncwarp();
+            wgmma::wait<0>();
+            if (i == G::BLOCKS - 1) me.release(shared, work, at.stage);
+#pragma unroll
+            for (int j = 0; j < G::COLS / 2; j++)
+                d[i][j] = fmaf(scales.at(i, j / 2 % 2, j / 4 * 8), sum[j], d[i][j]);
+        }
+    }
+}
+
+// A split tile: CTA r finishes the rows of warpgroup r. The other's sums go through the ring, which
+// nobody fills before the next tile. False: nothing is left to this warpgroup.
+template <class G>
+__device__ __forceinline__ bool exchange(const Consumer<G>& me, const Shared<G>& shared, u32 rank,
+                                         typename G::Sum& d) {
+    f32* partial = reinterpret_cast<f32*>(shared.ring) + me.thread * 4;
+    warp::sync(BARRIER_BOTH, 2 * warp::GROUP);  // both have read the ring
+    if (me.wg != rank) finish::put_partial(partial, d[0]);
+    cluster::sync();
+    if (me.wg == rank) finish::add_partial(d[0], partial, rank ^ 1);
+    cluster::arrive();
+    if (me.wg != rank) cluster::wait();
+    return me.wg == rank;
+}
+
+// What C needs besides the sums.
+template <class G> struct Result {
+    using OUT = typename G::Out;
+    OUT* C;
+    i64 row, batch;
+    i32 M, N;
+    f32 alpha;
+    Extras<OUT> extras;
+
+    // The epilogue on one piece's columns of a block.
+    __device__ __forceinline__ void finish(f32 (&d)[G::COLS / 2], int from,
+                                           finish::Origin block) const {
+        if constexpr (G::EXTRAS) {
+            finish::extras<G::ACT, G::PIECE_COLS>(d, from, extras, alpha, block, M, N);
+        } else {
+#pragma unroll
+            for (int j = from / 2; j < (from + G::PIECE_COLS) / 2; j++)
+                d[j] = act::apply<G::ACT>(d[j] * alpha);
+        }
+    }
+    // A piece by plain stores; every warp its own rows.
+    __device__ __forceinline__ void copy(u8* piece, const f32 (&d)[G::COLS / 2], int from,
+                                         finish::Origin block) const {
+        __syncwarp();
+        staging::write_rows<OUT, G::PIECE_COLS>(piece, d, from);
+        __syncwarp();
+        OUT* to = C + block.z * batch + i64(block.m) * row + block.n + from;
+        staging::copy_rows<OUT, G::PIECE_COLS>(piece, to, row, M - block.m, N - block.n - from);
+    }
+};
+
+// A piece by TMA, once the store before the last has read its buffer.
+template <class G>
+__device__ __forceinline__ void send(const Consumer<G>& me, u8* piece, const TensorMap& map,
+                                     const f32 (&d)[G::COLS / 2], int from, finish::Origin block) {
+    using OUT = typename G::Out;
+    if (me.thread == 0) tma::wait_read<1>();
+    warp::sync(BARRIER_PIECES + me.wg, warp::GROUP);
+    if constexpr (G::STORE == Store::rows) staging::write_rows<OUT, G::PIECE_COLS>(piece, d, from);
+    else if constexpr (G::STORE == Store::columns)
+        staging::write_columns<OUT, G::PIECE_COLS>(piece, d, from);
+    tma::fence_shared();
+    warp::sync(BARRIER_PIECES + me.wg, warp::GROUP);
+    if (me.thread == 0) {
+        if constexpr (G::STORE == Store::rows)
+            tma::store(map, piece, block.n + from, block.m, block.z);
+        else tma::store(map, piece, block.m, block.n + from, block.z);
+        tma::commit();
+    }
+}
+
+// C in pieces, through the warpgroup's two buffers in turn.
+template <class G>
+__device__ __forceinline__ void write_out(const Consumer<G>& me, const Shared<G>& shared,
+                                          const Maps& maps, const Result<G>& result,
+                                          finish::Origin mine, typename G::Sum& d, u32& turn) {
+#pragma unroll
+    for (int i = 0; i < G::BLOCKS; i++) {
+        const finish::Origin block{mine.m + i * 64, mine.n, mine.z};
+#pragma unroll
+        for (int from = 0; from < G::COLS; from += G::PIECE_COLS, turn ^= 1) {
+            u8* piece = shared.pieces + (me.wg * 2 + turn) * PIECE_BYTES;
+            result.finish(d[i], from, block);
+            if constexpr (G::STORE == Store::direct) result.copy(piece, d[i], from, block);
+            else send(me, piece, maps.c, d[i], from, block);
+        }
+    }
+}
+
+template <class G>
+__device__ __forceinline__ void consume(const Consumer<G>& me, const Shared<G>& shared,
+                                        const Maps& maps, const Work<G>& work,
+                                        const Result<G>& result, const f32* scale_n,
+                                        i32 scale_n_step, i32 scale_n_k) {
+    typename G::Cursor at;
+    if (G::PINGPONG && me.wg == 1) at.skip(work.k_blocks);
+    u32 turn = 0;
+    const i32 first = work.first + (G::PINGPONG ? me.wg * work.step : 0);
+    for (i32 t = first; t < work.count; t += work.step * (G::PINGPONG ? 2 : 1)) {
+        const finish::Origin tile = work.origin(t);
+        const finish::Origin mine{tile.m + me.row, tile.n + me.column, tile.z};
+        typename G::Sum d;
+        if (G::PINGPONG && t != work.first) warp::sync(BARRIER_TURN + me.wg, 2 * warp::GROUP);
+        if constexpr (G::SUMS == Sums::plain) multiply(me, shared, work, at, d);
+        else if constexpr (G::BLOCKWISE)
+            multiply_and_add(me, shared, work, at, d,
+                             finish::BlockScales<G::BLOCKS, G::COLS>(
+                                 scale_n, scale_n_step, scale_n_k, work.k_blocks, mine.n, result.N,
+                                 me.row));
+        else multiply_and_add(me, shared, work, at, d, finish::Unscaled{});
+        if (G::PINGPONG && t + work.step < work.count)
+            warp::arrive(BARRIER_TURN + 1 - me.wg, 2 * warp::GROUP);
+        if constexpr (G::SUMS == Sums::plain) {
+            wgmma::wait<0>();
+            me.release(shared, work, at.before());
+        }
+        if (G::PINGPONG) at.skip(work.k_blocks);
+        if constexpr (G::SPLIT > 1) {
+            if (!exchange(me, shared, work.rank, d)) continue;
+        }
+        write_out(me, shared, maps, result, mine, d, turn);
+        if constexpr (G::SPLIT > 1) cluster::wait();
+    }
+    if (G::STORE != Store::direct && me.thread == 0) tma::wait_read<0>();  // the grid's end waits
+    __syncwarp();
+}
+
 template <class T, class OUT, int BM, int BN, int STAGES, int CM, int CN, int SPLIT, Share SHARE,
-          Major AM, Major BMAJ, Store STORE, Sums SUMS, Act ACT, bool EXTRAS>
+          Major A, Major B, Store STORE, Sums SUMS, Act ACT, bool EXTRAS>
 __global__ void __cluster_dims__(CM * CN * SPLIT, 1, 1) __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
      const __grid_constant__ TensorMap map_c, const __grid_constant__ TensorMap map_scale, OUT* C,
@@ -59,222 +270,25 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
      i64 bias_m, i64 bias_n, const OUT* residual, i64 residual_m, i64 residual_n,
      i64 residual_batch, const f32* scale_m, const f32* scale_n, i32 scale_m_step,
      i32 scale_n_step, i32 scale_n_k) {
-    static_assert(SPLIT == 1 || (CM * CN == 1 && BM == 128 && SHARE == Share::rows),
-                  "a split tile is finished half by half");
-    constexpr bool PINGPONG = SHARE == Share::pingpong;
-    constexpr int BK = 128 / sizeof(T), CLUSTER = CM * CN * SPLIT;
-    constexpr int ROWS = SHARE == Share::rows ? BM / CONSUMERS : BM;  // a warpgroup's part of C
-    constexpr int COLS = SHARE == Share::columns ? BN / CONSUMERS : BN;
-    constexpr int BLOCKS = ROWS / 64;
-    constexpr bool BLOCKWISE = SUMS == Sums::blocks;
-    constexpr int RELEASES = BLOCKWISE ? 4 : 1;  // per warpgroup: warps read their row scales alone
-    static_assert(!BLOCKWISE || COLS <= 128 + (COLS & -COLS), "two column blocks a tile");
-    constexpr bool HEAVY = BLOCKS * COLS / 2 > 192;  // accumulators that need the last registers
-    using Stage = ring::Stage<BM, BN, BMAJ>;
-    using Place = ring::Place<CM, CN>;
-
-    extern __shared__ __align__(1024) u8 shared[];
-    u8* pieces = shared + STAGES * Stage::BYTES;
-    f32* row_scales = reinterpret_cast<f32*>(pieces + 2 * CONSUMERS * PIECE_BYTES);
-    Barrier* full = reinterpret_cast<Barrier*>(row_scales + (BLOCKWISE ? STAGES * BM : 0));
-    Barrier* empty = full + STAGES;
-
+    using G = Gemm<T, OUT, BM, BN, STAGES, CM, CN, SPLIT, SHARE, A, B, STORE, SUMS, ACT, EXTRAS>;
+    extern __shared__ __align__(1024) u8 memory[];
+    const Shared<G> shared(memory);
+    const Maps maps{map_a, map_b, map_c, map_scale};
     const int role = warp::group();  // 0 produces, 1 and 2 consume
-    const u32 rank = CLUSTER > 1 ? cluster::rank() : 0;
-    const Place place = SPLIT == 1 ? Place::at(rank) : Place{0, 0};
 
-    if (threadIdx.x == 0) {
-        tma::prefetch(map_a), tma::prefetch(map_b);
-        if (STORE != Store::direct) tma::prefetch(map_c);
-        for (int i = 0; i < STAGES; i++) {
-            mbarrier::init(&full[i], 1);
-            mbarrier::init(&empty[i], (PINGPONG ? 1 : CONSUMERS) * RELEASES * Place::FEEDERS);
-        }
-        mbarrier::fence_init();
-    }
-    if constexpr (CLUSTER > 1) cluster::meet();
-    else __syncthreads();
-
-    const auto ceil_div = [](i32 a, i32 b) { return (a + b - 1) / b; };
-    const tiles::Schedule schedule{ceil_div(M, BM * CM), ceil_div(N, BN * CN), batch, group};
-    const i32 count = schedule.count(), first = blockIdx.x / CLUSTER, step = gridDim.x / CLUSTER;
-    const i32 all_k = ceil_div(K, BK), k_first = SPLIT > 1 ? all_k * rank / SPLIT : 0;
-    const i32 k_blocks = SPLIT > 1 ? all_k * (rank + 1) / SPLIT - k_first : all_k;
-
+    set_up(shared, maps);
+    const Work<G> work(M, N, K, batch, group);
     if (role == 0) {
-        warp::give_registers<HEAVY ? 24 : 40>();
-        ring::Cursor<STAGES> at;
-        for (i32 t = first; t < count; t += step) {
-            const tiles::Tile tile = schedule.at(t);
-            const i32 m = (tile.m * CM + place.m) * BM, n = (tile.n * CN + place.n) * BN;
-            if (threadIdx.x == 0) {
-                for (i32 k = k_first; k < k_first + k_blocks; k++, at.next()) {
-                    u8* stage = shared + at.stage * Stage::BYTES;
-                    Barrier* landed = &full[at.stage];
-                    mbarrier::wait(&empty[at.stage], at.parity ^ 1);
-                    mbarrier::arrive_and_expect(landed, Stage::BYTES + (BLOCKWISE ? BM * 4 : 0));
-                    if constexpr (BLOCKWISE)
-                        tma::load(row_scales + at.stage * BM, map_scale, landed, m, k, tile.z);
-                    ring::load<BM, CN, AM>(stage, map_a, landed, k * BK, m, tile.z, place.n,
-                                           place.row_mask());
-                    ring::load<BN, CM, BMAJ>(stage + Stage::A_BYTES, map_b, landed, k * BK, n,
-                                             tile.z, place.m, place.column_mask());
-                }
-            }
-            __syncwarp();
-            if constexpr (SPLIT > 1) cluster::sync(), cluster::sync();  // partial sums there, read
-        }
-        // The last releases come from other CTAs too: they must find this one's barriers alive.
-        if (CM * CN > 1 && threadIdx.x == 0) {
-            for (int i = 0; i < STAGES; i++, at.next()) mbarrier::wait(&empty[at.stage], at.parity ^ 1);
-        }
+        warp::give_registers<G::HEAVY ? 24 : 40>();
+        produce(shared, maps, work);
     } else {
-        warp::take_registers<HEAVY ? 240 : 232>();
-        const int wg = role - 1, thread = threadIdx.x % warp::GROUP;
-        u8* my_pieces = pieces + wg * 2 * PIECE_BYTES;
-        const auto release = [&](u32 stage) {
-            const int who = RELEASES > 1 ? warp::lane() : thread;
-            if constexpr (CM * CN == 1) {
-                if (who == 0) mbarrier::arrive(&empty[stage]);
-            } else if (who < Place::FEEDERS) {
-                mbarrier::arrive_remote(&empty[stage], place.feeder(who));
-            }
-        };
-        ring::Cursor<STAGES> at;
-        if (PINGPONG && wg == 1) at.skip(k_blocks);
-        u32 piece = 0;
-        for (i32 t = first + (PINGPONG ? wg * step : 0); t < count;
-             t += step * (PINGPONG ? 2 : 1)) {
-            const tiles::Tile tile = schedule.at(t);
-            const int my_row = SHARE == Share::rows ? wg * ROWS : 0;
-            const int my_column = SHARE == Share::columns ? wg * COLS : 0;
-            const i32 m = (tile.m * CM + place.m) * BM + my_row;
-            const i32 n = (tile.n * CN + place.n) * BN + my_column;
-            f32 d[BLOCKS][COLS / 2];
-
-            auto scales = [&] {
-                if constexpr (BLOCKWISE)
-                    return finish::BlockScales<BLOCKS, COLS>(scale_n, scale_n_step, scale_n_k, k_blocks,
-                                                             n, N, my_row);
-                else return finish::Unscaled{};
-            }();
-            if constexpr (SUMS != Sums::plain) finish::zero(d);
-
-            if (PINGPONG && t != first) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
-            const auto multiply = [&](f32 (&sum)[COLS / 2], const u8* stage, u64 b, int i, int kk,
-                                      u32 add) {
-                const u64 a = ring::operand<AM>(stage, my_row + i * 64);
-                wgmma::mma<T, COLS, AM, BMAJ>(sum, wgmma::advance(a, kk * ring::K_STEP<AM>),
-                                              wgmma::advance(b, kk * ring::K_STEP<BMAJ>), add);
-            };
-            u32 before = 0;
-            for (i32 k = 0; k < k_blocks; k++, at.next()) {
-                const u8* stage = shared + at.stage * Stage::BYTES;
-                mbarrier::wait(&full[at.stage], at.parity);
-                const u64 b = ring::operand<BMAJ>(stage + Stage::A_BYTES, my_column);
-                if constexpr (SUMS == Sums::plain) {
-                    wgmma::fence();
-#pragma unroll
-                    for (int kk = 0; kk < 4; kk++) {
-#pragma unroll
-                        for (int i = 0; i < BLOCKS; i++) multiply(d[i], stage, b, i, kk, (k | kk) != 0);
-                    }
-                    wgmma::commit();
-                    wgmma::wait<1>();
-                    if (k > 0) release(before);
-                } else {
-                    // The other warpgroup keeps the tensor cores busy while this one adds.
-#pragma unroll
-                    for (int i = 0; i < BLOCKS; i++) {
-                        f32 sum[COLS / 2];
-                        wgmma::fence();
-#pragma unroll
-                        for (int kk = 0; kk < 4; kk++) multiply(sum, stage, b, i, kk, kk != 0);
-                        wgmma::commit();
-                        if (i == 0) scales.load(k, row_scales + at.stage * BM);
-                        if (BLOCKWISE && i == BLOCKS - 1) __syncwarp();
-                        wgmma::wait<0>();
-                        if (i == BLOCKS - 1) release(at.stage);
-#pragma unroll
-                        for (int j = 0; j < COLS / 2; j++)
-                            d[i][j] = fmaf(scales.at(i, j / 2 % 2, j / 4 * 8), sum[j], d[i][j]);
-                    }
-                }
-                before = at.stage;
-            }
-            if (PINGPONG) {
-                if (t + step < count) warp::arrive(BARRIER_TURN + 1 - wg, 2 * warp::GROUP);
-                at.skip(k_blocks);
-            }
-            if constexpr (SUMS == Sums::plain) {
-                wgmma::wait<0>();
-                release(before);
-            }
-            if constexpr (SPLIT > 1) {
-                // CTA r finishes the rows of warpgroup r: the other's go through the ring, which
-                // nobody fills before the next tile.
-                f32* partial = reinterpret_cast<f32*>(shared) + thread * 4;
-                warp::sync(BARRIER_BOTH, 2 * warp::GROUP);  // both have read the ring
-                if (wg != rank) finish::put_partial(partial, d[0]);
-                cluster::sync();
-                if (wg == rank) finish::add_partial(d[0], partial, rank ^ 1);
-                cluster::arrive();
-                if (wg != rank) {
-                    cluster::wait();
-                    continue;
-                }
-            }
-
-            const auto finished = [&](auto columns, int i, int from) {
-                constexpr int WIDTH = decltype(columns)::value;
-                if constexpr (EXTRAS) {
-                    const Extras<OUT> extras{bias, bias_m, bias_n, residual, residual_m, residual_n,
-                        residual_batch, BLOCKWISE ? nullptr : scale_m,
-                        BLOCKWISE ? nullptr : scale_n, scale_m_step, scale_n_step};
-                    finish::extras<ACT, WIDTH>(d[i], from, extras, alpha, {m + i * 64, n, tile.z},
-                                               M, N);
-                } else {
-#pragma unroll
-                    for (int j = from / 2; j < (from + WIDTH) / 2; j++)
-                        d[i][j] = act::apply<ACT>(d[i][j] * alpha);
-                }
-            };
-#pragma unroll
-            for (int i = 0; i < BLOCKS; i++) {
-                constexpr int WIDTH = piece_columns<OUT, COLS, STORE>();
-                static_assert(COLS % WIDTH == 0, "the tile is whole pieces");
-#pragma unroll
-                for (int c = 0; c < COLS; c += WIDTH, piece ^= 1) {
-                    u8* to = my_pieces + piece * PIECE_BYTES;
-                    finished(Count<WIDTH>{}, i, c);
-                    if constexpr (STORE == Store::direct) {
-                        __syncwarp();
-                        staging::write_rows<OUT, WIDTH>(to, d[i], c);
-                        __syncwarp();
-                        staging::copy_rows<OUT, WIDTH>(
-                            to, C + tile.z * c_batch + i64(m + i * 64) * c_row + n + c, c_row,
-                            M - m - i * 64, N - n - c);
-                        continue;
-                    }
-                    if (thread == 0) tma::wait_read<1>();
-                    warp::sync(BARRIER_PIECES + wg, warp::GROUP);
-                    if constexpr (STORE == Store::rows)
-                        staging::write_rows<OUT, WIDTH>(to, d[i], c);
-                    else if constexpr (STORE == Store::columns)
-                        staging::write_columns<OUT, WIDTH>(to, d[i], c);
-                    tma::fence_shared();
-                    warp::sync(BARRIER_PIECES + wg, warp::GROUP);
-                    if (thread == 0) {
-                        if constexpr (STORE == Store::rows)
-                            tma::store(map_c, to, n + c, m + i * 64, tile.z);
-                        else tma::store(map_c, to, m + i * 64, n + c, tile.z);
-                        tma::commit();
-                    }
-                }
-            }
-            if constexpr (SPLIT > 1) cluster::wait();
-        }
-        if (STORE != Store::direct && thread == 0) tma::wait_read<0>();  // the end of the grid waits
-        __syncwarp();
+        warp::take_registers<G::HEAVY ? 240 : 232>();
+        const bool factors = !G::BLOCKWISE;  // else scales are those of blocks
+        const Result<G> result{C, c_row, c_batch, M, N, alpha,
+                               {bias, bias_m, bias_n, residual, residual_m, residual_n,
+                                residual_batch, factors ? scale_m : nullptr,
+                                factors ? scale_n : nullptr, scale_m_step, scale_n_step}};
+        consume(Consumer<G>(role - 1), shared, maps, work, result, scale_n, scale_n_step,
+                scale_n_k);
     }
 }

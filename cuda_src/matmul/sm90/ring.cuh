@@ -29,6 +29,8 @@ template <int STAGES> struct Cursor {
     __device__ __forceinline__ void next() {
         if (++stage == STAGES) stage = 0, parity ^= 1;
     }
+    // The stage that next() left.
+    __device__ __forceinline__ u32 before() const { return (stage == 0 ? STAGES : stage) - 1; }
     __device__ __forceinline__ void skip(u32 count) {
         const u32 to = stage + count;
         parity ^= to / STAGES & 1;
