@@ -110,10 +110,10 @@ class Gang(Lanes):
         self._exit_pc = self.current.pc  # the warps hear of it when they get their lanes back
 
     def _tell_ended(self, warp: Warp, lanes: Any) -> None:
-        warp.current = Split(self._exit_pc, lanes)
         try:
             warp.lanes_ended(lanes)
         except KernelFault as fault:
+            warp.current = Split(self._exit_pc, lanes)
             fault.locate(warp.where())
             raise
 

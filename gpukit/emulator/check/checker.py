@@ -184,5 +184,5 @@ class Checker(Listener):
     def lanes_ended(self, warp: Warp, mask: Mask) -> None:
         if not warp.splits:
             self.meetings.leave(warp, warp.lo // 32)
-            if not any(w.splits for w in warp.cta.warps):
+            if self.exits.matter and warp.cta.ended:
                 self.exits.cta_ended(warp.cta)

@@ -67,6 +67,11 @@ class Exits:
 
     # The end
 
+    @property
+    def matter(self) -> bool:
+        """Whether anything can be wrong with the end of a CTA."""
+        return bool(self._users or self._touched or self._signals)
+
     def cta_ended(self, cta: Cta) -> None:
         """All warps of the CTA have exited."""
         if cta.slot in self._users:
