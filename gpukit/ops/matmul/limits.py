@@ -20,9 +20,11 @@ _VECTOR_SHARED = 400_000  # bytes of A that eight CTAs share out among them, rou
 
 # Accumulators per thread that leave registers for the rest, found by compiling.
 _MAX_ACCUMULATORS = {"rows": 200, "columns": 200, "pingpong": 208}
-_MAX_PROMOTED = 224  # with those of 128 bytes of K
+_MAX_DIRECT = 192  # where C leaves by plain stores
+_MAX_PROMOTED = 216  # with those of 128 bytes of K
 _MAX_BLOCKWISE = 208  # and with the factors of rows
-_MAX_WITH_EXTRAS = (128, 104)  # a warpgroup has one block of 64 rows, or more
+_MAX_WITH_EXTRAS = 128
+_MAX_BLOCKS_WITH_EXTRAS = {"rows": 104, "columns": 88, "pingpong": 104}  # two blocks of 64 rows
 
 
 def refusal(config: Config, problem: Problem, properties: Properties) -> str:
@@ -140,8 +142,11 @@ def _registers(config: Gemm, problem: Problem) -> Iterator[str]:
         most = min(most, _MAX_PROMOTED - config.columns // 2)
     if problem.sums == "blocks":
         most = min(most, _MAX_BLOCKWISE - config.columns // 2 - 8 * blocks)
+    if store(config, problem) == "direct":
+        most = min(most, _MAX_DIRECT)
     if problem.extras:
-        most = min(most, _MAX_WITH_EXTRAS[blocks > 1])
+        single = blocks == 1 and config.split == 1
+        most = min(most, _MAX_WITH_EXTRAS if single else _MAX_BLOCKS_WITH_EXTRAS[config.share])
     if needed > most:
         yield f"{needed} accumulators per thread are more than {most}"
 
