@@ -68,7 +68,7 @@ SIZE = "must be one to three positive integers"
         ("source", " \n", "ptx_or_cu: the text is empty; accepted: CUDA C++ or PTX"),
         ("source", "int x;", "kernel: the source has none; accepted: a __global__ function"),
     ],
-    ids=lambda value: str(value)[:40].encode("ascii", "replace").decode(),
+    ids=lambda value: str(value).split(" at 0x")[0][:40].encode("ascii", "replace").decode(),
 )  # fmt: skip
 def test_arguments_of_run(name, value, message):
     refused(message, lambda: scale(**{name: value}))
