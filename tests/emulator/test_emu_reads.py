@@ -113,3 +113,30 @@ def test_the_first_access_that_is_not_ordered_is_found(policy, seed):
                         ("64 + lane", "31"), ("lane / 2", "96 + lane")):  # fmt: skip
         with pytest.raises(DataRaceError):
             run_shared(early, late, policy, seed)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 7])
+@pytest.mark.parametrize("policy", ["random", "starved"])
+def test_however_many_shared_reads_wait_to_be_noted(kept, policy, monkeypatch):
+    monkeypatch.setattr(history, "KEPT_READS", kept)
+    test_shared_accesses_between_barriers(policy)
+    for seed in range(6):
+        test_the_first_access_that_is_not_ordered_is_found(policy, seed)
+
+
+def test_shared_reads_that_all_have_seen_are_forgotten(monkeypatch):
+    """A long kernel that keeps its barriers notes next to no read."""
+    monkeypatch.setattr(history, "KEPT_READS", 64)
+    noted = []
+    note = history.ReadersPerWarp.note
+    monkeypatch.setattr(history.ReadersPerWarp, "note",
+                        lambda self, *read: noted.append(read) or note(self, *read))  # fmt: skip
+    source = """extern "C" __global__ void k(int* y) { __shared__ int s[64]; int t = threadIdx.x;
+      s[t] = t;
+      for (int i = 0; i < 100; i++) {
+        __syncthreads(); int v = s[t ^ 32]; __syncthreads(); s[t] = v + 1; }
+      y[t] = s[t]; }"""
+    y = np.zeros(64, "i4")
+    emulator.run(source, 1, 64, [y], policy="starved")
+    assert (y == np.arange(64) + 100).all()
+    assert len(noted) < 20

@@ -33,7 +33,7 @@ def finished(core: Core, modifiers: Modifiers) -> Core:
     clamp = modifiers.flag("relu")
     steps = [flush] * ftz + [saturate] * sat + [relu] * clamp
     if not steps:
-        return lambda *args: canonical(core(*args), *args)
+        return core if core is fma32 else lambda *args: canonical(core(*args), *args)
 
     def run(*args: Any) -> Any:
         result = core(*[flush(a) for a in args] if ftz else args)
@@ -127,24 +127,25 @@ _BITS64 = np.dtype(np.uint64)
 
 
 def fma32(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c in binary32 with one rounding.
+    """a * b + c in binary32 with one rounding and the hardware's NaN.
 
     The product is exact in binary64; rounding the sum twice can only go wrong where the first
     result lies exactly half way between two binary32 numbers, or is subnormal there.
     """
     total = np.add(np.multiply(a, b, dtype=F64), c)
     tied = (total.view(_BITS64) & _DROPPED) == _HALF_ULP
-    if b"\x01" in tied.tobytes() or _has_subnormals(total):
-        total = odd_sum(a.astype(F64) * b.astype(F64), c.astype(F64))
-    return total.astype(F32)
-
-
-def _has_subnormals(total: Any) -> bool:
-    """Whether a binary64 value is subnormal in binary32. Zero is no such: that sum is exact."""
     size = np.abs(total)
-    if size.item(size.argmin()) >= _LEAST:  # argmin is quicker than min, and finds NaN first
-        return False
-    return bool((size < _SMALLEST).tobytes() != (size == _ZERO).tobytes())
+    # argmin is quicker than min, and finds NaN first.
+    ordinary = size.item(size.argmin()) >= _LEAST
+    if b"\x01" in tied.tobytes() or not (ordinary or _zero_or_normal(size)):
+        total = odd_sum(a.astype(F64) * b.astype(F64), c.astype(F64))
+    result = total.astype(F32)
+    return result if ordinary else canonical(result)
+
+
+def _zero_or_normal(size: Any) -> bool:
+    """Whether no magnitude is subnormal in binary32."""
+    return bool((size < _SMALLEST).tobytes() == (size == _ZERO).tobytes())
 
 
 # Division and roots

@@ -79,7 +79,7 @@ class Checker(Listener):
             shadow = self._shadows[store] = Shadow(
                 store.data.size,
                 self._granules[space],
-                self.clocks.warps_per_cta if space == "shared" else None,
+                self.clocks if space == "shared" else None,
                 getattr(store, "base", 0) % 4,
             )
             if space == "shared":
@@ -92,9 +92,7 @@ class Checker(Listener):
         if access.space == "global" and not self._numbered:
             return
         shadow = self._shadow(access.store, access.space)
-        if kind == "read" and order == "weak" and lanes.width == 32 and (late := shadow.late_reads):
-            stamp = self.clocks.lane_stamps.item(lanes.lo) + lanes.current.pc
-            late.postpone(access.pattern, access.base, stamp)
+        if kind == "read" and order == "weak" and self._postponed(lanes, access, shadow):
             return
         touch = Touch(lanes, access, shadow, self.clocks)
         weak = order == "weak"
@@ -108,6 +106,17 @@ class Checker(Listener):
             self.asynchronous.accessed(lanes, access, shadow, touch, kind, weak)
         if access.pattern.strangers:
             self.exits.accessed(access, touch)
+
+    def _postponed(self, lanes: Lanes, access: Access, shadow: Shadow) -> bool:
+        """Leave a harmless read to be noted when it matters; whether that is possible."""
+        late = shadow.late_reads(lanes.lo // 32) if lanes.width == 32 else None
+        if late is None:
+            return False
+        stamp = self.clocks.lane_stamps.item(lanes.lo) + lanes.current.pc
+        late.postpone(access.pattern, access.base, stamp)
+        if shadow.latest_reads is not None:
+            shadow.latest_reads.note(lanes)
+        return True
 
     # Asynchronous operations
 

@@ -108,6 +108,12 @@ class Clocks:
         self.lane_stamps[warp * 32 : warp * 32 + 32] += TICK
         return clock
 
+    def seen_by_all(self, group: int) -> Any:
+        """int64 row: what of each warp all of its group of consecutive warps have seen."""
+        lowest = self.seen.reshape(-1, group, self.warps).min(axis=1)
+        warps = np.arange(self.warps)
+        return lowest[warps // group, warps]
+
     def proxy_fence(self, warp: int) -> None:
         """All that happens before ``warp`` becomes visible to the async proxy."""
         self.seen_async[warp] = self.seen[warp]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpukit.emulator.check.clocks import WARP_SHIFT
+from gpukit.emulator.check.clocks import MOMENT, WARP_SHIFT, Clocks
 from gpukit.emulator.check.granules import touched
 
 if TYPE_CHECKING:
@@ -73,51 +73,86 @@ class LatestWarps:
                 history[at] = 0
 
 
-class LateReads(LatestWarps):
-    """Reads of a memory that often nobody ever writes: noted only once somebody asks."""
+class Postponed:
+    """Reads by one warp each that are noted only once somebody asks, which often nobody does."""
 
-    def __init__(self, granules: int, granule: int, skew: int) -> None:
-        super().__init__(granules)
+    def __init__(self, granule: int, skew: int) -> None:
         self._granule, self._skew = granule, skew
         self._waiting: list[tuple[Pattern, int, int]] = []
 
     def postpone(self, pattern: Pattern, base: int, stamp: int) -> None:
-        """A read by one warp at byte ``base`` of the memory."""
+        """A read at byte ``base`` of the memory."""
         self._waiting.append((pattern, base, stamp))
         if len(self._waiting) >= KEPT_READS:
-            self._settle()
+            self.thin_out()
 
-    def _settle(self) -> None:
+    def thin_out(self) -> None:
+        """Too many wait."""
+        self.settle()
+
+    def settle(self) -> None:
+        """Note what waits."""
         waiting, self._waiting = self._waiting, []
         for pattern, base, stamp in waiting:
-            self.note(touched(pattern, base + self._skew, self._granule, True), stamp)
+            self.note_one(touched(pattern, base + self._skew, self._granule, True), stamp)
+
+    def note_one(self, at: Any, stamp: int) -> None:
+        """A read by one warp."""
+        raise NotImplementedError
+
+
+class LateReads(Postponed, LatestWarps):
+    """Reads of global memory."""
+
+    def __init__(self, granules: int, granule: int, skew: int) -> None:
+        Postponed.__init__(self, granule, skew)
+        LatestWarps.__init__(self, granules)
+
+    def note_one(self, at: Any, stamp: int) -> None:
+        super().note(at, stamp)
 
     def note(self, at: Any, stamps: Any) -> None:
-        if self._waiting:
-            self._settle()
+        self.settle()
         super().note(at, stamps)
 
     def at(self, at: Any) -> list[Any]:
-        if self._waiting:
-            self._settle()
+        self.settle()
         return super().at(at)
 
     def clear(self, at: Any) -> None:
-        if self._waiting:
-            self._settle()
+        self.settle()
         super().clear(at)
 
 
-class ReadersPerWarp:
-    """The last read of each granule by every warp of the CTA that owns it.
+class ReadersPerWarp(Postponed):
+    """Reads of shared memory: the last one of each granule by every warp of the CTA that owns it.
 
     Of reads from other CTAs of the cluster the latest two are kept.
     """
 
-    def __init__(self, granules: int, warps_per_cta: int) -> None:
-        self._shape = warps_per_cta, granules
+    def __init__(self, granules: int, granule: int, skew: int, clocks: Clocks) -> None:
+        super().__init__(granule, skew)
+        self._clocks = clocks
+        self._shape = clocks.warps_per_cta, granules
         self._columns: Any = None
         self.remote: LatestWarps | None = None
+
+    def thin_out(self) -> None:
+        """Reads that all warps of their CTA have seen can be forgotten."""
+        seen, first = self._clocks.seen_by_all(self._shape[0]).tolist(), self._clocks.first
+        self._waiting = [
+            read for read in self._waiting
+            if read[2] & MOMENT >= seen[(read[2] >> WARP_SHIFT) - first]
+        ]  # fmt: skip
+        if len(self._waiting) > KEPT_READS // 2:
+            self.settle()
+
+    def forget(self) -> None:
+        """New CTAs: nobody can race with the reads of earlier ones."""
+        self._waiting.clear()
+
+    def note_one(self, at: Any, stamp: int) -> None:
+        self.note(at, stamp, (stamp >> WARP_SHIFT) % self._shape[0])
 
     def note(self, at: Any, stamps: Any, columns: Any) -> None:
         """Reads by warps ``columns`` (one number, or an array that broadcasts with ``at``)."""
@@ -134,10 +169,14 @@ class ReadersPerWarp:
         self.remote.note(at, stamps)
 
     def at(self, at: Any) -> list[Any]:
+        """Arrays of stamps, with the shape of ``at`` last."""
+        self.settle()
         found = [] if self._columns is None else [self._columns[:, at]]
         return found + self.remote.at(at) if self.remote else found
 
     def clear(self, at: Any) -> None:
+        """Forget about these granules."""
+        self.settle()
         if self._columns is not None:
             self._columns[:, at] = 0
         if self.remote:

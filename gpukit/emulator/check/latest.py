@@ -21,6 +21,7 @@ class Latest:
     def __init__(self, clocks: Clocks, warps_per_cluster: int) -> None:
         self._clocks = clocks
         self._per_cluster = warps_per_cluster
+        self.within_ctas = warps_per_cluster == clocks.warps_per_cta  # no distributed accesses
         self._moments = np.zeros(clocks.warps, np.int64)
         self._version = 0
         self._seen = [-1] * clocks.warps  # by warp: the version of which it has seen everything

@@ -17,8 +17,8 @@ from gpukit.emulator.check.changes import (
     distinct,
     latest_per_warp,
 )
-from gpukit.emulator.check.clocks import Clock
-from gpukit.emulator.check.history import LateReads, LatestWarps, ReadersPerWarp
+from gpukit.emulator.check.clocks import Clock, Clocks
+from gpukit.emulator.check.history import LateReads, LatestWarps, Postponed, ReadersPerWarp
 
 if TYPE_CHECKING:
     from gpukit.emulator.check.latest import Latest
@@ -36,15 +36,15 @@ class Shadow:
     operations published at a granule.
     """
 
-    def __init__(self, size: int, granule: int, warps_per_cta: int | None, skew: int = 0) -> None:
+    def __init__(self, size: int, granule: int, clocks: Clocks | None, skew: int = 0) -> None:
         self.granule = granule
         self.skew = skew  # of byte 0 within its granule
         self.granules = (size + skew) // granule + 1
         self._writes: Any = None
-        self.reads: Any = (
+        self.reads: LateReads | ReadersPerWarp = (
             LateReads(self.granules, granule, skew)
-            if warps_per_cta is None
-            else ReadersPerWarp(self.granules, warps_per_cta)
+            if clocks is None
+            else ReadersPerWarp(self.granules, granule, skew, clocks)
         )
         self.latest_writes: Latest | None = None
         self.latest_reads: Latest | None = None
@@ -58,12 +58,18 @@ class Shadow:
         self._last_writes: dict[Any, LastWrites] = {}
         self.ranges: dict[Any, Any] = {}  # granule indices by what they were derived from
 
-    @property
-    def late_reads(self) -> LateReads | None:
-        """Where a weak read may be left for later: if nothing has written, it cannot be a race."""
-        if self._writes is None and self.strong_writes.empty and self.writers is None:
-            return self.reads if isinstance(self.reads, LateReads) else None
-        return None
+    def late_reads(self, warp: int) -> Postponed | None:
+        """Where a weak read by a warp is left for later: if it cannot be a race, by what is known.
+
+        That is if nothing has written (global memory) or it has seen all writes (shared memory).
+        """
+        if self.writers is not None:
+            return None
+        if self.latest_writes is None:
+            harmless = self._writes is None and self.strong_writes.empty
+        else:
+            harmless = self.latest_writes.within_ctas and self.latest_writes.all_seen(warp)
+        return self.reads if harmless else None
 
     def keep_range(self, key: Any, indices: Any) -> None:
         """Remember some granule indices; bounded in number."""
@@ -135,7 +141,9 @@ class Shadow:
         return noted
 
     def forget_async(self) -> None:
-        """The memory's contents are undefined again."""
+        """The (shared) memory's contents are undefined again."""
+        if isinstance(self.reads, ReadersPerWarp):
+            self.reads.forget()
         self.writers = None
         self.changes.add(slice(0, self.granules))
         self._async_reads.clear()
