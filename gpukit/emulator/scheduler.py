@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 GANG_QUANTUM = 1 << 15
 QUIET = 2_000  # steps without a change before those who poll are watched
 FAIR = 20_000  # ... before also the warps that a policy starves run
+SILENT = 1_000_000  # ... before also loops are watched in which nobody polls
 STALLED = 20_000_000  # ... before loops that count are called endless all the same
-GLIMPSE = 64  # steps of a gang that is watched
+GLIMPSE = 64  # steps of a gang that is watched while it polls
 LAST_LOOK = 512  # instructions of a warp that spins, for the report
 
 
@@ -112,7 +113,7 @@ class Scheduler:
             gang = self._gang(companions)
             gang.gather()
             try:
-                steps = gang.turn(GLIMPSE if self._watching else GANG_QUANTUM)
+                steps = gang.turn(GLIMPSE if self.polls and self._watching else GANG_QUANTUM)
             finally:
                 gang.scatter()
             dissolved = gang.dissolved
@@ -125,8 +126,8 @@ class Scheduler:
 
     @property
     def _watching(self) -> bool:
-        """Whether nothing has changed for a while and somebody polls."""
-        return self._quiet_steps > QUIET and self.polls > 0
+        """Whether nothing has changed for a while; for a long one if nobody polls."""
+        return self._quiet_steps > (QUIET if self.polls else SILENT)
 
     def _watch(self, warps: list[Warp], steps: int) -> None:
         launch = self.wave.launch

@@ -320,11 +320,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k(int* y) {
   y[threadIdx.x] = warp; }"""
 
 
-def registers(free=24, take=240, more="", source=REGISTERS, **options):
-    y = np.zeros(384, "i4")
+def registers(free=24, take=240, more="", source=REGISTERS, threads=384, **options):
+    y = np.zeros(threads, "i4")
     text = source.replace("FREE", str(free)).replace("TAKE", str(take)).replace("MORE", more)
-    result = emulator.run(text, 1, 384, [y], **options)
-    assert (y == np.arange(384) // 32).all()
+    result = emulator.run(text.replace("(384, 1)", f"({threads}, 1)"), 1, threads, [y], **options)
+    assert (y == np.arange(threads) // 32).all()
     return result
 
 
@@ -335,11 +335,26 @@ def test_setmaxnreg_moves_registers(policy):
     registers(free=40, take=232, policy=policy)
 
 
+MORE_LATER = """if (y == nullptr) asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");"""
+
+
+@pytest.mark.parametrize(
+    "threads, free, take", [(256, 24, 240), (256, 40, 232), (384, 24, 160), (256, 24, 256)]
+)
+def test_a_kernel_starts_with_no_more_registers_than_it_takes_later(threads, free, take):
+    """As ptxas says ("Used 240 registers"): two warpgroups could have 255 each."""
+    registers(free, take, threads=threads)
+
+
+def test_a_single_warpgroup_starts_with_all_registers():
+    registers(source=REGISTERS.replace("if (group == 0) {", "if (group) {"), take=256, threads=128)
+
+
 def test_misuse_of_setmaxnreg():
     with pytest.raises(DeadlockError, match=r"waits for 72 more registers .* pool has 8 for one"):
         registers(free=40, take=240)
     with pytest.raises(BarrierError, match=r"setmaxnreg.inc to 160: the warp owns 168"):
-        registers(take=160)
+        registers(take=160, more=MORE_LATER)
     with pytest.raises(BarrierError, match=r"not executed by all warps of the warpgroup of warp 4"):
         registers(source=REGISTERS.replace("else", "else if (warp < 6)"))
     with pytest.raises(BarrierError, match="of the same warpgroup executed"):

@@ -228,8 +228,22 @@ def test_an_operation_in_flight_that_ends_nothing(policy):
         run(source, 1, 64, policy=policy)
 
 
+@pytest.mark.parametrize(
+    "body", ["for (;;) ;", "if (t < 32) for (;;) ; __syncthreads();", "while (!flag[0]) ;"]
+)
+def test_loops_that_look_at_nothing_are_proved_endless_too(body):
+    """The compiler moves the last one's load out of the loop: the flag is not volatile."""
+    with pytest.raises(LivelockError, match="runs in a loop that reads nothing"):
+        run(kernel(body), 1, 96, budget=8_000_000)
+
+
+def test_long_work_that_is_watched_goes_on():
+    source = kernel(f"for (int i = 0; i < 400; i++) {{ {WORK} }} y[t] = t;")
+    assert (run(source, 1, 32)[:32] == np.arange(32)).all()
+
+
 def test_work_without_stores_is_no_spin(monkeypatch):
-    """Loops that poll nothing are never watched."""
+    """Loops that poll nothing are not watched before a million steps."""
     monkeypatch.setattr("gpukit.emulator.spins.Spins.ran", lambda *_: pytest.fail("watched"))
     source = kernel(f"int v = *f; {WORK} {WORK} y[blockIdx.x * 96 + t] = v;")
     run(source.replace("int v = *f;", "int v = 1;"), 2, 96)

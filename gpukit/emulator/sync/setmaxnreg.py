@@ -24,8 +24,8 @@ GROUP = 4  # warps of a warpgroup
 class RegisterPool:
     """Registers per thread that each warp owns, and what is free in the CTA's pool.
 
-    The count at the start follows from the kernel's directives; without any the instruction has
-    no effect, as on the hardware.
+    The count at the start follows from the kernel's directives, and is not above what the warps
+    take later; without directives the instruction has no effect, as on the hardware.
     """
 
     def __init__(self, cta: Cta) -> None:
@@ -84,7 +84,16 @@ class RegisterPool:
 
 
 def _registers_at_launch(cta: Cta) -> int:
-    """Registers per thread, or 0 if the kernel sets no limit."""
+    """Registers per thread, or 0 if the kernel sets no limit.
+
+    The limit is for the start, the largest ``inc`` for later: ptxas takes the smaller of the two.
+    """
+    instrs = cta.wave.program.instrs
+    taken = [_count(instr) for instr in instrs if instr.opcode.startswith("setmaxnreg.inc")]
+    return min(_limit(cta), max(taken, default=MOST))
+
+
+def _limit(cta: Cta) -> int:
     directives = cta.wave.program.kernel.directives
     limit = directives.get("maxnreg")
     if limit:
@@ -97,15 +106,19 @@ def _registers_at_launch(cta: Cta) -> int:
         total *= extent
     warps = -(-total // 32)
     share = REGISTERS // (32 * warps * directives["minnctapersm"][0])
-    return min(share // STEP * STEP, MOST - STEP)
+    return min(share // STEP * STEP, MOST)
+
+
+def _count(instr: Instr) -> int:
+    operand = instr.operands[0]
+    return int(operand.value) if isinstance(operand, Imm) else 0
 
 
 @op("setmaxnreg")
 def setmaxnreg(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     action = modifiers.pick("inc", "dec")
     modifiers.drop("sync", "aligned", "u32")
-    operand = instr.operands[0]
-    count = int(operand.value) if isinstance(operand, Imm) else 0
+    count = _count(instr)
     if not LEAST <= count <= MOST or count % STEP:
         raise Unsupported(f"the register count must be {LEAST} to {MOST} in steps of {STEP}")
 
