@@ -150,6 +150,14 @@ def test_exited_warps_count_as_arrived():
     clean(kernel(body), 2, 128, X)
 
 
+def test_exited_warps_do_not_count_where_a_barrier_names_its_threads():
+    body = """  __shared__ int s[96]; int w = threadIdx.x / 32; s[threadIdx.x] = threadIdx.x;
+    __syncthreads(); x[threadIdx.x] = s[READ]; if (w == 0) return;
+    asm volatile("bar.sync 1, 64;" ::: "memory"); s[127 - threadIdx.x] = 1;"""
+    clean(kernel(body.replace("READ", "threadIdx.x")), 1, 96, X)
+    races(kernel(body.replace("READ", "(threadIdx.x + 32) % 96")), 1, 96, X)
+
+
 # Global memory
 
 

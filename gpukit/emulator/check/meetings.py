@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Meetings:
     """What arrivals at each barrier's phase have published.
 
-    A warp that exits counts as arrived at the barriers of its CTA and cluster, as on the hardware.
+    A warp that exits counts as arrived at the barriers of its CTA and cluster, as on the hardware;
+    not at those that name the number of threads they wait for.
     """
 
     def __init__(self, clocks: Clocks, flags: Flags) -> None:
@@ -91,7 +92,7 @@ class Meetings:
         elif clock is not None:
             self._flags.settle(number)
             self._clocks.of_warp[number].join(clock)
-        if self._left and isinstance(barrier, Barrier):
+        if self._left and isinstance(barrier, Barrier) and barrier.expected is None:
             for gone in self._left.get(warp.cta.slot, ()):
                 self._clocks.of_warp[number].join(self._clocks.of_warp[gone])
 
