@@ -12,6 +12,9 @@ from gpukit.emulator.errors import CompileError
 from gpukit.emulator.inputs import one_line, shortened, shown
 
 _EXTRA = 'pip install "gpukit[emulator]"'
+_NEEDLESS = {f"{name}.h" for name in ("assert", "math", "stdio", "stdlib", "string")} | {
+    f"c{name}" for name in ("assert", "math", "stdio", "stdlib", "string")
+}  # what they declare for device code, NVRTC knows
 
 
 def compile_ptx(
@@ -76,9 +79,22 @@ def _rejection(name: str, arch: str, options: tuple[str, ...], log: str) -> Comp
         given = f"arch: {arch}" if "arch" in first else f"options: {shown(list(options))}"
         return CompileError(f"{given} is refused by NVRTC: {one_line(first.partition(': ')[2])}")
     count = f" (and {len(more)} more)" if more else ""
-    headers = "open source file" in first and not _toolkit_includes()
-    hint = f"; the CUDA headers come with: {_EXTRA}" if headers else ""
+    hint = _header_hint(first)
     return CompileError(f"{name}: NVRTC rejected the source: {first}{count}{hint}\n{log}")
+
+
+def _header_hint(error: str) -> str:
+    """Where a header that NVRTC did not find may be had."""
+    missing = re.search(r'open source file "([^"]+)"', error)
+    if missing is None:
+        return ""
+    if not _toolkit_includes():
+        return f"; the CUDA headers come with: {_EXTRA}"
+    if missing[1] in _NEEDLESS:
+        return "; NVRTC has no C library: printf, assert, malloc and math need no header there"
+    twin = {"stdint.h": "cstdint", "stddef.h": "cstddef"}.get(missing[1], missing[1])
+    known = any(Path(folder, "cuda/std", twin).is_file() for folder in _toolkit_includes())
+    return f"; NVRTC has no C++ library of the host: take <cuda/std/{twin}>" if known else ""
 
 
 def _nvrtc() -> Any:

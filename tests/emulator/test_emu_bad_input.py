@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from emulator_kernels import ptx_kernel
@@ -161,6 +163,32 @@ def test_missing_headers_name_the_extra(monkeypatch):
     source = "#include <cuda_fp16.h>\n__global__ void k() {}  // without headers"
     with pytest.raises(CompileError, match=r'headers come with: pip install "gpukit\[emulator\]"'):
         emulator.run(source, 1, 1, [])
+
+
+@pytest.mark.parametrize(
+    "header, hint",
+    [
+        ("cstdio", "printf, assert, malloc and math need no header"),
+        ("assert.h", "printf, assert, malloc and math need no header"),
+        ("stdint.h", "take <cuda/std/cstdint>$"),
+        ("type_traits", "take <cuda/std/type_traits>$"),
+        ("mine.h", 'open source file "mine.h"$'),
+    ],
+)
+def test_headers_of_the_host_name_what_there_is_instead(header, hint):
+    with pytest.raises(CompileError) as caught:
+        emulator.run(f"#include <{header}>\n__global__ void k() {{}}", 1, 1, [])
+    assert re.search(hint, str(caught.value).splitlines()[0])
+
+
+def test_what_needs_no_header_compiles():
+    y = np.zeros(2, "f4")
+    result = emulator.run(
+        """extern "C" __global__ void k(float* y) {
+          y[0] = sqrtf(4); memset(y + 1, 0, 4); assert(y[1] == 0); printf("%g", y[0]); }""",
+        1, 1, [y],
+    )  # fmt: skip
+    assert y.tolist() == [2, 0] and "".join(result.output) == "2"
 
 
 def test_a_missing_library_is_one_line(monkeypatch):
