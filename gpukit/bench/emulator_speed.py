@@ -86,8 +86,9 @@ _COPY = r"""extern "C" __global__ void copy(const float* x, float* y, int n) {
 class Speed:
     """Median CPU ``seconds`` of a task and how many it may take (0: no target).
 
-    ``wall_seconds`` is what passed meanwhile (0: not taken). ``warp_instructions`` is what a launch issued, ``target_rate`` how many of them per second it is
-    meant to (0: no target, a wgmma is worth thousands of others).
+    ``wall_seconds`` is what passed meanwhile (0: not taken). ``warp_instructions`` is what a launch
+    issued, ``target_rate`` how many of them per second it is meant to (0: no target, a wgmma is
+    worth thousands of others).
     """
 
     task: str

@@ -39,7 +39,10 @@ POINTER = "the parameter is no pointer (int, .u32), accepted: a scalar such as n
         ([y(), 3.0, None], "args[2] of scale: a null pointer (None) has 8 bytes, the parameter 4"),
         ([y(), 3.0, np.array(4, "i4")], POINTER),
         ([y(), 3.0, np.zeros(4, "i4")], POINTER),
-        ([y(), y(), 4], "the parameter is no pointer (float, .f32), accepted: a scalar such as np.float32(5)"),
+        (
+            [y(), y(), 4],
+            "the parameter is no pointer (float, .f32), accepted: a scalar such as np.float32(5)",
+        ),
         ([y(), 3.0, 4j], "args[2] of scale: complex cannot be passed as int, .u32; pass a NumPy"),
         ([y(), 3.0, b"abc"], "args[2] of scale: bytes has 3 bytes, the parameter 4 (int, .u32)"),
         ([[1.0], 3.0, 4], "args[0] of scale: list cannot be passed as float*, .u64"),
