@@ -31,7 +31,7 @@ struct Unscaled {
 
 // Scales of 1 x 128 (A) by 128 x 128 (B) blocks, DeepSeek-V3's: one factor per row, column block and
 // K block. Those of A arrive in the stage, with the tile: fetched by the consumers themselves, even a
-// K block ahead, they cost a fifth of the speed. Those of B are few: each lane keeps one of the next 32
+// K block ahead, they held up every step. Those of B are few: each lane keeps one of the next 32
 // K blocks for either of the two column blocks that a tile may touch.
 template <int BLOCKS, int COLS> struct BlockScales {
     static constexpr int ROWS = 2 * BLOCKS, COLUMNS = 128 % COLS == 0 ? 1 : 2;
