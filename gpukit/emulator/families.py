@@ -6,6 +6,7 @@ from importlib import import_module
 
 FAMILIES = (
     "aio.bulk",
+    "aio.clc",
     "aio.cp_async",
     "aio.remote",
     "aio.tensor_copy",

@@ -26,6 +26,7 @@ from gpukit.emulator.wave import Wave
 
 WAVE_LANES = 2048  # CTAs of a wave: as many as fill this many lanes
 WAVE_SHARED = 32 << 20
+WAITING_SHARE = 4  # where clusters can be cancelled all but one in so many wait, to be cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class Launch:
         self.cluster: Dim3 = options.cluster or required or (1, 1, 1)
         self.explicit_cluster: bool = options.cluster is not None or required is not None
         self.cluster_size: int = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        self._clusters: int = grid[0] * grid[1] * grid[2] // self.cluster_size
+        self._started = 0  # clusters that have begun or been cancelled
         self.dynamic_shared: int = options.dynamic_shared
         self.shared_end: int = max(program.static_shared, SHARED_START) + options.dynamic_shared
         recursive = any(code.recursive for code in program.codes)
@@ -101,10 +104,17 @@ class Launch:
 
     def cta_position(self, first_cluster: int, cta: Cta) -> Dim3:
         """Grid position of the CTA that takes this slot."""
+        return self._position(first_cluster + cta.slot // self.cluster_size, cta.rank)
+
+    def cancel_cluster(self) -> Dim3 | None:
+        """Take the next cluster off the grid; the position of its first CTA, None if all run."""
+        number, self._started = self._started, min(self._started + 1, self._clusters)
+        return None if number == self._clusters else self._position(number, 0)
+
+    def _position(self, cluster: int, rank: int) -> Dim3:
         shape = tuple(g // c for g, c in zip(self.grid, self.cluster, strict=True))
-        number = first_cluster + cta.slot // self.cluster_size
-        outer = np.unravel_index(number, shape[::-1])[::-1]
-        inner = np.unravel_index(cta.rank, self.cluster[::-1])[::-1]
+        outer = np.unravel_index(cluster, shape[::-1])[::-1]
+        inner = np.unravel_index(rank, self.cluster[::-1])[::-1]
         x, y, z = (int(o) * c + int(i) for o, c, i in zip(outer, self.cluster, inner, strict=True))
         return x, y, z
 
@@ -120,13 +130,14 @@ class Launch:
 
     def run(self) -> Counters:
         """Run all clusters of the grid."""
-        total = self.grid[0] * self.grid[1] * self.grid[2] // self.cluster_size
+        total = self._clusters
         per_wave = total if self.cooperative else min(total, self._clusters_per_wave())
         with np.errstate(all="ignore"):
             wave = Wave(self, per_wave)
             try:
-                for first in range(0, total, per_wave):
-                    wave.run(first, min(per_wave, total - first))
+                while (first := self._started) < total:
+                    self._started = min(first + per_wave, total)
+                    wave.run(first, self._started - first)
             except KernelFault as fault:
                 fault.locate(self.program.kernel.name)
                 raise
@@ -135,4 +146,7 @@ class Launch:
     def _clusters_per_wave(self) -> int:
         lanes = -(-self.threads // 32) * 32 * self.cluster_size
         shared = self.shared_end * self.cluster_size
-        return max(1, min(WAVE_LANES // lanes, WAVE_SHARED // shared))
+        most = min(WAVE_LANES // lanes, WAVE_SHARED // shared)
+        if self.program.cancels_launches:
+            most = min(most, self._clusters // WAITING_SHARE)
+        return max(1, most)

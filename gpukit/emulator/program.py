@@ -14,6 +14,7 @@ from gpukit.emulator.ptx.ir import Function, Instr, Module, Var
 SHARED_START = 1024
 # Cooperative groups keep barriers (zero at first) and scratch for tiles of several warps in there.
 SCRATCH_START, SCRATCH_BARRIERS = SHARED_START - 288, 20
+LAUNCH_CONTROL = "launch control"  # category of what cancels clusters that have not started
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,11 @@ class Program:
         """Whether the code reads the special register of this name."""
         return any(slot.kind == "special" and slot.key == special for slot in self.slots)
 
+    @property
+    def cancels_launches(self) -> bool:
+        """Whether the code can take clusters of its grid over before they start."""
+        return any(op.category == LAUNCH_CONTROL for op in self.ops)
+
     def worth_a_gang(self, pc: int) -> bool:
         """Whether warps standing here can do at least one operation together."""
         return self.run_end[pc] != pc or self.ops[pc].wide
@@ -111,5 +117,5 @@ def take_rows(program: Program, bits: int, count: int) -> int:
     return first
 
 
-__all__ = ["SCRATCH_BARRIERS", "SCRATCH_START", "SHARED_START", "Code", "Program", "Rows", "Slot",
-           "index_runs", "plain", "take_rows"]  # fmt: skip
+__all__ = ["LAUNCH_CONTROL", "SCRATCH_BARRIERS", "SCRATCH_START", "SHARED_START", "Code", "Program",
+           "Rows", "Slot", "index_runs", "plain", "take_rows"]  # fmt: skip

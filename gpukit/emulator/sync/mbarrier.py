@@ -155,6 +155,10 @@ class MBarrier:
         self._seen = max(self._seen, phase)
         return True
 
+    def observed(self, phase: int) -> bool:
+        """Whether some thread has seen that a phase is over."""
+        return self._seen >= phase
+
     def sleeps(self, warp: Warp) -> None:
         """A warp parks until the current phase completes."""
         self._sleeping.add(warp)
