@@ -100,3 +100,11 @@ class PendingAsyncError(BarrierError):
 
 class RemoteAccessError(KernelFault):
     """A CTA ends although another CTA of the cluster may still access its shared memory."""
+
+
+class TensorMemoryError(KernelFault):
+    """Tensor Memory allocated, freed or accessed against its rules."""
+
+
+class MissingTensorFenceError(KernelFault):
+    """tcgen05 operations of two threads that a ``tcgen05.fence`` should order and none does."""

@@ -6,12 +6,12 @@ policy chooses. Operations are not ordered among each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpukit.emulator.check.async_ops import AsyncOp, Range
+from gpukit.emulator.check.async_ops import AsyncOp, Cells, Range
 from gpukit.emulator.errors import BarrierError, RemoteAccessError
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.mem.access import Access
@@ -57,13 +57,20 @@ def issue(
     writes: tuple[Range, ...],
     proxy: str = "async",
     combines: bool = False,
+    cells_read: tuple[Cells, ...] = (),
+    cells_written: tuple[Cells, ...] = (),
+    form: Hashable = None,
 ) -> AsyncOp:
     """Announce an operation.
 
     Its destination bytes in shared memory become undefined, unless it ``combines`` with them.
+    ``cells_read``, ``cells_written`` and ``form`` are those of ``AsyncOp``.
     """
     numbers = warp.cta.cluster[0].state(OpNumbers)
-    op = AsyncOp(numbers.next, kind, warp, mask, warp.current.pc, proxy, reads, writes)
+    op = AsyncOp(
+        numbers.next, kind, warp, mask, warp.current.pc, proxy, reads, writes, cells_read,
+        cells_written, form,
+    )  # fmt: skip
     numbers.next += 1
     for part in (*reads, *writes):
         if part.space == "shared":
