@@ -39,6 +39,15 @@ def receivers(warp: Warp, home: Cta, mask: int | None) -> list[Cta]:
     return [cta for cta in cluster if mask >> cta.rank & 1]
 
 
+def _pair_space(warp: Warp, space: str) -> str:
+    """Where a pair's mbarrier may be; raises ``KernelFault`` if the CTA has no peer."""
+    if warp.wave.cluster_size % 2:
+        raise KernelFault(
+            f".cta_group::2 needs pairs of CTAs; the cluster has {warp.wave.cluster_size}"
+        )
+    return "cluster" if space == "cta" else space
+
+
 @dataclass(frozen=True, slots=True)
 class Signals:
     """The mbarriers of one copy, one for each receiver, and the bytes that each is told."""
@@ -62,11 +71,13 @@ class Signals:
         With ``pair`` (cta_group::2) it may lie in the destination's peer instead; then each
         receiver's signal goes to the CTA of its pair that has the same parity of rank.
         """
+        if pair:
+            space = _pair_space(warp, space)
         cta, offset = shared_point(warp, address, space, BYTES, BYTES)
         if cta is not home and not (pair and cta.rank ^ 1 == home.rank):
             raise BarrierError(
                 f"the mbarrier is in the CTA of rank {cta.rank}, the destination in rank "
-                f"{home.rank}; they must be in the same CTA"
+                f"{home.rank}; they must be in the same CTA{' or pair of CTAs' * pair}"
             )
         ranks = [c.rank & ~1 | cta.rank & 1 if pair else c.rank for c in ctas]
         found = [warp.cta.cluster[rank].state(MBarriers).find(offset) for rank in ranks]
