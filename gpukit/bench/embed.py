@@ -98,8 +98,8 @@ def _idea(row: Row) -> str:
 
 
 def _plain(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[str]:
-    """A table of records that are no benchmark rows; broken numbers with two decimals."""
-    cells = [[f"{row[name]:.2f}" if isinstance(row[name], float) else str(row[name])
+    """A table of records that are no benchmark rows; broken numbers with four digits."""
+    cells = [[f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name])
               for name in columns] for row in rows]
     return markdown_table(columns, cells,
                           [isinstance(rows[0][name], float | int) for name in columns])

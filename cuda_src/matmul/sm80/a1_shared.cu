@@ -13,6 +13,8 @@
 // global memory in every step, and rows in their plain order meet in the same banks (8 rows of 64
 // bytes: four-way conflicts, with ldmatrix.trans eight-way). Two CTAs per SM hide part of it.
 // Predicted: 20 to 30 % of the rate that mma.sync can reach, some 20 to 50 times the naive kernel.
+// Measured at 4096^3 (results/h200/matmul_sm80.json):
+// 138.1 TFLOPS, 0.17 of cuBLAS.
 //
 // Any M and N, K < 2^31 - 64; A [M, K] stored row-major or as [K, M], B stored as [N, K] or [K, N].
 #include "matmul/sm80/copy.cuh"

@@ -20,6 +20,8 @@
 // busy 93 % of the time that an H200's tensor cores are; with tiles of 128 x 256, 85 %: so the
 // larger tile is the default where it fits. Predicted gain: 3x, to 85 % of the mma.sync rate.
 // Hopper's wgmma reads shared memory itself and is past this limit (mma.sync peaks at 62 % of it).
+// Measured at 4096^3 (results/h200/matmul_sm80.json):
+// 433.1 TFLOPS, 3.14 times the rung before, 0.58 of cuBLAS.
 //
 // Any M and N, K < 2^31 - 64; A [M, K] stored row-major or as [K, M], B stored as [N, K] or [K, N].
 #include "matmul/sm80/output.cuh"

@@ -9,6 +9,8 @@
 // Four to five slices fill them. Predicted: up to the number of slices times rung 2, less the
 // workspace's way through L2 (8 M N bytes per slice) and a second launch of a few microseconds; no
 // gain where tiles already fill the GPU.
+// Measured at 4096^3 (results/h200/matmul_sm80.json):
+// 441.4 TFLOPS, 1.02 times the rung before, 0.58 of cuBLAS.
 //
 // The alternative, letting the last CTA of a tile add the slices up, saves the launch but needs
 // counters that someone zeroes, fences between CTAs, and leaves the sum to few CTAs. Two kernels
