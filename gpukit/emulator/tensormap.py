@@ -16,36 +16,28 @@ from typing import Any
 import numpy as np
 
 from gpukit.emulator.errors import LaunchError
-from gpukit.emulator.inputs import as_integer, instance, integer, items, refusal, shown
+from gpukit.emulator.inputs import instance, integer
 from gpukit.emulator.mem.allocations import GlobalMemory
+from gpukit.emulator.tensormap_rules import (
+    ALL_SWIZZLES,
+    ALL_TYPES,
+    DATA_TYPES,
+    INTERLEAVES,
+    L2_PROMOTIONS,
+    OOB_FILLS,
+    SWIZZLES,
+    check_box,
+    check_lengths,
+    check_names,
+    check_tensor,
+    integers_of,
+)
+
+__all__ = ["DATA_TYPES", "INTERLEAVES", "SWIZZLES", "Encoded", "TensorMap", "decode", "encode"]
 
 BYTES, ALIGN = 128, 64
 _MAGIC = b"gkTM"
 _FORMAT = struct.Struct("<4s6B6xQ5I4Q5H5B")
-
-# In the order of the driver's enumerations: name -> element bytes, PTX type of its elements.
-DATA_TYPES: dict[str, tuple[int, str]] = {
-    "uint8": (1, "u8"),
-    "uint16": (2, "u16"),
-    "uint32": (4, "u32"),
-    "int32": (4, "s32"),
-    "uint64": (8, "u64"),
-    "int64": (8, "s64"),
-    "float16": (2, "f16"),
-    "float32": (4, "f32"),
-    "float64": (8, "f64"),
-    "bfloat16": (2, "bf16"),
-    "float32_ftz": (4, "f32"),
-    "tfloat32": (4, "f32"),
-    "tfloat32_ftz": (4, "f32"),
-}
-_PACKED = ("16u4_align8b", "16u4_align16b", "16u6_align16b")
-# name -> bytes of the inner box dimension at most (0: no limit)
-SWIZZLES = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
-_LATER_SWIZZLES = ("128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B")  # not on sm_90
-INTERLEAVES = ("none", "16B", "32B")
-L2_PROMOTIONS = ("none", "64B", "128B", "256B")
-OOB_FILLS = ("zero", "nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +69,36 @@ def encode(
     swizzle: str = "none",
     l2_promotion: str = "none",
     oob_fill: str = "zero",
+    arch: str = "sm_90a",
 ) -> bytes:
     """A tensor map for the emulator, by the rules of ``cuTensorMapEncodeTiled``.
 
     All sequences start with the innermost dimension. ``global_address`` is a device address
     (``GlobalMemory.map``); ``global_strides`` are bytes of all dimensions but the innermost;
     ``box_dim`` and ``element_strides`` count elements. ``data_type`` is a name of ``DATA_TYPES``,
-    ``swizzle`` one of ``SWIZZLES``. Returns 128 bytes, to be passed by value into a
+    ``swizzle`` one of ``SWIZZLES``; GPUs from sm_100 on (``arch``) have more of both, those of
+    ``PACKED`` and ``LATER_SWIZZLES``. Returns 128 bytes, to be passed by value into a
     ``const __grid_constant__`` parameter or placed in memory at a multiple of 64 bytes.
 
     Raises ``LaunchError`` for whatever the driver answers with ``CUDA_ERROR_INVALID_VALUE``, and
-    for interleaved layouts and packed 4- and 6-bit types, which the emulator does not have.
+    for interleaved layouts, which the emulator does not have.
     """
     global_address = integer("global_address", global_address, 0, (1 << 64) - 1)
-    dims, strides = _integers("global_dim", global_dim), _integers("global_strides", global_strides)
-    box, steps = _integers("box_dim", box_dim), (1,) * len(dims)
+    dims = integers_of("global_dim", global_dim)
+    strides = integers_of("global_strides", global_strides)
+    box, steps = integers_of("box_dim", box_dim), (1,) * len(dims)
     if element_strides is not None:
-        steps = _integers("element_strides", element_strides)
-    _check_names(data_type, interleave, swizzle, l2_promotion, oob_fill)
-    _check_lengths(dims, strides, box, steps)
-    _check_tensor(global_address, dims, strides)
-    _check_box(DATA_TYPES[data_type][0], box, steps, swizzle)
+        steps = integers_of("element_strides", element_strides)
+    check_names(data_type, interleave, swizzle, l2_promotion, oob_fill, arch)
+    check_lengths(dims, strides, box, steps)
+    check_tensor(global_address, dims, strides, data_type)
+    check_box(data_type, box, steps, swizzle)
     return _FORMAT.pack(
         _MAGIC,
-        list(DATA_TYPES).index(data_type),
+        ALL_TYPES.index(data_type),
         len(dims),
         INTERLEAVES.index(interleave),
-        list(SWIZZLES).index(swizzle),
+        list(ALL_SWIZZLES).index(swizzle),
         L2_PROMOTIONS.index(l2_promotion),
         OOB_FILLS.index(oob_fill),
         global_address,
@@ -122,13 +117,13 @@ def decode(raw: bytes) -> Encoded | None:
         return None
     dims, strides, box, steps = rest[:5], rest[5:9], rest[9:14], rest[14:]
     return Encoded(
-        list(DATA_TYPES)[kind],
+        ALL_TYPES[kind],
         address,
         tuple(extent + 1 for extent in dims[:rank]),
         tuple(strides[: rank - 1]),
         tuple(box[:rank]),
         tuple(steps[:rank]),
-        list(SWIZZLES)[swizzle],
+        list(ALL_SWIZZLES)[swizzle],
         OOB_FILLS[fill],
     )
 
@@ -139,7 +134,8 @@ class TensorMap:
 
     ``box`` counts elements per dimension, innermost first. By default the map covers the whole
     array as it lies in memory; ``dims`` (elements) and ``strides`` (bytes, without the innermost)
-    override that, innermost first. ``data_type`` follows the array's dtype.
+    override that, innermost first. ``data_type`` follows the array's dtype. ``arch`` as in
+    ``encode``.
     """
 
     array: np.ndarray[Any, Any]
@@ -152,6 +148,7 @@ class TensorMap:
     swizzle: str = "none"
     l2_promotion: str = "none"
     oob_fill: str = "zero"
+    arch: str = "sm_90a"
 
     def encode(self, memory: GlobalMemory) -> bytes:
         """The 128 bytes; maps the array into ``memory``. Raises ``LaunchError``."""
@@ -169,6 +166,7 @@ class TensorMap:
             self.swizzle,
             self.l2_promotion,
             self.oob_fill,
+            self.arch,
         )
 
 
@@ -186,88 +184,3 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 def _padded(values: Sequence[int], count: int) -> list[int]:
     return [*values, *[0] * (count - len(values))]
-
-
-# The driver's rules
-
-
-def _check_names(
-    data_type: str, interleave: str, swizzle: str, l2_promotion: str, oob_fill: str
-) -> None:
-    if data_type in _PACKED:
-        raise LaunchError(f"data_type: {data_type} is not emulated; use uint8 and count bytes")
-    _one_of("data_type", data_type, DATA_TYPES)
-    _one_of("interleave", interleave, INTERLEAVES)
-    if swizzle in _LATER_SWIZZLES:
-        raise LaunchError(
-            f"swizzle: the driver refuses {swizzle} on compute capability 9.0; accepted: "
-            f"{', '.join(SWIZZLES)}"
-        )
-    _one_of("swizzle", swizzle, SWIZZLES)
-    _one_of("l2_promotion", l2_promotion, L2_PROMOTIONS)
-    _one_of("oob_fill", oob_fill, OOB_FILLS)
-    if interleave != "none":
-        raise LaunchError(f"interleave: {interleave} is not emulated; accepted: none")
-    if oob_fill == "nan" and not DATA_TYPES[data_type][1].endswith(("f16", "f32", "f64")):
-        raise LaunchError(f"oob_fill: nan needs a floating-point data_type, not {data_type}")
-
-
-def _one_of(what: str, value: str, accepted: Any) -> None:
-    if not isinstance(value, str) or value not in accepted:
-        raise LaunchError(f"{what}: {shown(value)} is unknown; accepted: {', '.join(accepted)}")
-
-
-def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
-    numbers = [as_integer(value) for value in items(what, values, object, "integers")]
-    if None in numbers:
-        raise refusal(what, values, "integers only")
-    return tuple(number for number in numbers if number is not None)
-
-
-def _check_lengths(
-    dims: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], steps: tuple[int, ...]
-) -> None:
-    rank = len(dims)
-    if not 1 <= rank <= 5:
-        raise LaunchError(f"global_dim: {rank} dimensions were given; accepted: 1 to 5")
-    for what, given, wanted in (
-        ("global_strides", strides, rank - 1),
-        ("box_dim", box, rank),
-        ("element_strides", steps, rank),
-    ):
-        if len(given) != wanted:
-            raise LaunchError(f"{what}: {len(given)} entries for rank {rank}, which needs {wanted}")
-
-
-def _check_tensor(address: int, dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    if address % 16:
-        raise LaunchError(f"global_address: 0x{address:x} is not a multiple of 16")
-    for i, extent in enumerate(dims):
-        if not 1 <= extent <= 1 << 32:
-            raise LaunchError(f"global_dim[{i}]: {extent} is not in 1 to 2^32")
-    for i, stride in enumerate(strides):
-        if stride % 16 or not 0 <= stride < 1 << 40:
-            raise LaunchError(
-                f"global_strides[{i}]: {stride} bytes; must be a multiple of 16 below 2^40"
-            )
-
-
-def _check_box(size: int, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str) -> None:
-    for i, extent in enumerate(box):
-        if not 1 <= extent <= 256:
-            raise LaunchError(f"box_dim[{i}]: {extent} is not in 1 to 256")
-    for i, step in enumerate(steps):
-        if not 1 <= step <= 8:
-            raise LaunchError(f"element_strides[{i}]: {step} is not in 1 to 8")
-    inner = box[0] * size
-    if inner % 16:
-        raise LaunchError(
-            f"box_dim[0]: {box[0]} elements of {size} bytes are {inner} bytes; must be a multiple "
-            "of 16"
-        )
-    limit = SWIZZLES[swizzle]
-    if limit and inner > limit:
-        raise LaunchError(
-            f"box_dim[0]: {box[0]} elements of {size} bytes are {inner} bytes; swizzle {swizzle} "
-            f"allows {limit}"
-        )

@@ -23,7 +23,7 @@ GOOD = {"data_type": "float16", "global_address": 4096, "global_dim": (64, 32),
         "global_strides": (128,), "box_dim": (32, 8)}  # fmt: skip
 BAD = [
     ({"data_type": "float8"}, "data_type: 'float8' is unknown"),
-    ({"data_type": "16u4_align8b"}, "not emulated"),
+    ({"data_type": "16u4_align8b"}, "16u4_align8b needs compute capability 10.0; accepted"),
     ({"global_address": 4104}, "global_address: 0x1008 is not a multiple of 16"),
     ({"global_dim": ()}, "global_dim: 0 dimensions"),
     ({"global_dim": (64,) * 6}, "global_dim: 6 dimensions"),
@@ -97,15 +97,15 @@ extern "C" __global__ void k(const __grid_constant__ TensorMap map, unsigned cha
 )
 
 
-def dump(tensor, coords, offset=0, extent=None, **options):
-    """Shared memory after one load of a box, and the counters."""
+def dump(tensor, coords, offset=0, extent=None, size=None, **options):
+    """Shared memory after one load of a box of ``size`` bytes, and the counters."""
     rank = len(coords)
     source = DUMP.replace("RANK", str(rank))
     source = source.replace("COORDS", ", ".join(f"%{4 + i}" for i in range(rank)))
     source = source.replace("ATS", ", ".join(f'"r"(at[{i}])' for i in range(rank)))
     steps = (1, *(tensor.element_strides or (1,) * rank)[1:])
     counts = [-(-n // s) for n, s in zip(tensor.box, steps, strict=True)]
-    size = int(np.prod(counts)) * tensor.array.itemsize
+    size = size or int(np.prod(counts)) * tensor.array.itemsize
     extent = extent or size
     out = np.zeros(extent, "u1")
     result = emulator.run(

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpukit.emulator.ptx.types import TYPES
-from gpukit.emulator.tensormap import DATA_TYPES, SWIZZLES, Encoded
+from gpukit.emulator.tensormap import Encoded
+from gpukit.emulator.tensormap_rules import ALL_SWIZZLES, DATA_TYPES, unit_of
 
 PERIOD = 1024  # bytes after which every swizzle pattern repeats
 UNIT = 16  # bytes that a swizzle keeps together
@@ -21,14 +22,18 @@ _SWIZZLED: dict[str, Callable[[Any], Any]] = {
     "32B": lambda a: a ^ (a >> 3 & 0x10),
     "64B": lambda a: a ^ (a >> 3 & 0x30),
     "128B": lambda a: a ^ (a >> 3 & 0x70),
+    "128B_atom_32B": lambda a: a ^ (a >> 2 & 0x60),
+    "128B_atom_32B_flip_8B": lambda a: a ^ (a >> 2 & 0x60),
+    "128B_atom_64B": lambda a: a ^ (a >> 1 & 0x40),
 }
+_FLIPPED = "128B_atom_32B_flip_8B"  # odd lines also swap the two halves of each unit
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """The part of a box that lies inside the tensor.
 
-    ``lo`` and ``shape`` are in box elements, outermost dimension first; ``start`` is the byte
+    ``lo`` and ``shape`` are in box units, outermost dimension first; ``start`` is the byte
     offset of its first element from the tensor's first, and ``end`` that behind its last.
     """
 
@@ -52,21 +57,30 @@ class Window:
 
 
 class Geometry:
-    """A decoded tensor map. Shapes are NumPy's: outermost dimension first."""
+    """A decoded tensor map. Shapes are NumPy's: outermost dimension first.
+
+    Sizes and coordinates count units (``unit``): elements, or groups of packed ones. ``bytes`` is
+    what a box moves, ``laid`` what it takes in shared memory where packed elements are padded.
+    """
 
     def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
-        self.item, self.type_name = DATA_TYPES[encoded.data_type]
-        self.dtype = TYPES[self.type_name].dtype
+        self.unit = unit_of(encoded.data_type)
+        self.item = self.unit.item
+        self.type_name = DATA_TYPES.get(encoded.data_type, (0, encoded.data_type))[1]
+        self.dtype = TYPES[self.type_name].dtype if self.type_name in TYPES else _raw(self.item)
         steps = (1, *encoded.element_strides[1:])  # the innermost one is ignored
         box = [-(-n // step) for n, step in zip(encoded.box, steps, strict=True)]
+        box[0] //= self.unit.elements
+        self.dims = (encoded.dims[0] // self.unit.elements, *encoded.dims[1:])
         self.steps = steps
         self.shape = tuple(box[::-1])
         self.bytes = int(np.prod(box)) * self.item
-        self.row = box[0] * self.item
-        self.rows = self.bytes // self.row
+        self.laid = int(np.prod(box)) * self.unit.width
+        self.row = box[0] * self.unit.width
+        self.rows = self.laid // self.row
         # Rows shorter than the swizzle span are padded to it.
-        self.pitch = max(self.row, SWIZZLES[encoded.swizzle])
+        self.pitch = max(self.row, ALL_SWIZZLES[encoded.swizzle])
         self.extent = self.rows * self.pitch
         self.strides = (self.item, *encoded.strides)
         self.view_strides = tuple(
@@ -82,7 +96,7 @@ class Geometry:
         """The part of the box at these coordinates (innermost first) that is in the tensor."""
         lows, counts, start, end = [], [], 0, self.item
         for c, dim, step, n, stride in zip(
-            coords, self.encoded.dims, self.steps, self.shape[::-1], self.strides, strict=True
+            coords, self.dims, self.steps, self.shape[::-1], self.strides, strict=True
         ):
             low = max(0, -(c // step)) if c < 0 else 0
             high = min(n, -((c - dim) // step)) if c < dim else 0
@@ -119,20 +133,41 @@ class Geometry:
             found = self._places[phase] = flat // UNIT
         return found + (offset - phase) // UNIT
 
+    def padded(self, data: Any) -> Any:
+        """The bytes of packed elements (uint8, in box order) with zeros behind each unit."""
+        if not self.unit.padded:
+            return data
+        spread = np.zeros((data.size // self.item, self.unit.width), np.uint8)
+        spread[:, : self.item] = data.reshape(-1, self.item)
+        return spread.reshape(-1)
+
     def put(self, data: Any, buffer: Any, offset: int) -> None:
         """Lay the box's bytes (uint8, in box order) into a CTA's shared memory."""
         if not self.swizzled:
-            buffer[offset : offset + self.bytes] = data
+            buffer[offset : offset + self.laid] = data
             return
-        whole = buffer[: buffer.size // UNIT * UNIT].view(_UNIT_DTYPE)
-        whole[self.places(offset)] = data.view(_UNIT_DTYPE)
+        whole, places = buffer[: buffer.size // UNIT * UNIT].view(_UNIT_DTYPE), self.places(offset)
+        whole[places] = self._flipped(data, places).view(_UNIT_DTYPE)
+
+    def _flipped(self, data: Any, places: Any) -> Any:
+        """The units' bytes with their halves swapped on odd lines, if the swizzle does that."""
+        if self.encoded.swizzle != _FLIPPED:
+            return data
+        halves = data.view(np.uint64).reshape(-1, 2)
+        odd = places // (PERIOD // 8 // UNIT) % 2 == 1
+        return np.where(odd[:, None], halves[:, ::-1], halves).reshape(-1)
 
     def get(self, buffer: Any, offset: int) -> Any:
         """The box's bytes (uint8, a copy in box order) out of a CTA's shared memory."""
         if not self.swizzled:
-            return buffer[offset : offset + self.bytes].copy()
-        whole = buffer[: buffer.size // UNIT * UNIT].view(_UNIT_DTYPE)
-        return whole[self.places(offset)].view(np.uint8)
+            return buffer[offset : offset + self.laid].copy()
+        whole, places = buffer[: buffer.size // UNIT * UNIT].view(_UNIT_DTYPE), self.places(offset)
+        return self._flipped(whole[places].view(np.uint8), places).view(np.uint8)
+
+
+def _raw(size: int) -> np.dtype[Any]:
+    """The bits of ``size`` bytes."""
+    return np.dtype(np.uint8) if size == 1 else np.dtype(f"V{size}")
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from gpukit.emulator.mem.spaces import require
 from gpukit.emulator.ptx.ir import Addr, Instr, Operand, Vec
 from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.tensormap import ALIGN, BYTES, decode
+from gpukit.emulator.tensormap_rules import PACKED_BOX
 from gpukit.emulator.warps import Warp
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class _Tensor:
                 f"{len(coords)} coordinates for a tensor map of rank {geometry.encoded.rank}"
             )
         self._check_start(geometry, coords[0])
+        coords[0] //= geometry.unit.elements
         if stored:
             self._check_signs(coords)
         return TensorTile.find(warp.wave, geometry, coords)
@@ -70,7 +72,14 @@ class _Tensor:
     @staticmethod
     def _check_start(geometry: Geometry, first: int) -> None:
         """Rows must start at a multiple of 16 bytes, or the GPU reports an illegal instruction."""
-        if first * geometry.item % ROW_ALIGN:
+        if geometry.unit.elements > 1:
+            step = PACKED_BOX if geometry.unit.padded else ROW_ALIGN * geometry.unit.elements
+            if first % step:
+                raise MisalignedError(
+                    f"innermost coordinate {first}: must be a multiple of {step} with "
+                    f"{geometry.type_name}"
+                )
+        elif first * geometry.item % ROW_ALIGN:
             raise MisalignedError(
                 f"innermost coordinate {first}: {first} elements of {geometry.item} bytes are not "
                 f"a multiple of {ROW_ALIGN} bytes"
@@ -193,6 +202,7 @@ def _storing(target: _Tensor, source: Point, operation: str | None) -> PerLane:
         tile = target.tile(warp, lane, stored=operation is None)
         tile.require_writable()
         geometry = tile.geometry
+        _check_storable(geometry)
         reduction = _reduction(operation, geometry)
         cta, offset = shared_point(
             warp, source.at(warp, lane), "cta", geometry.extent, SHARED_ALIGN
@@ -208,6 +218,12 @@ def _storing(target: _Tensor, source: Point, operation: str | None) -> PerLane:
         )
 
     return run
+
+
+def _check_storable(geometry: Geometry) -> None:
+    """16u4_align16b has no stores; those of 16u6_align16b take another layout."""
+    if geometry.unit.padded:
+        raise KernelFault(f"tensor stores of {geometry.type_name} are not emulated")
 
 
 def _reduction(operation: str | None, geometry: Geometry) -> Reduction | None:

@@ -73,15 +73,17 @@ class TensorTile:
         if self.held is not None:
             inside = geometry.view(window, self.held.data, self.origin)
             box[window.slices] = _convert(inside, geometry.encoded.data_type)
-        return box.reshape(-1).view(np.uint8), self._initialised()
+        return geometry.padded(box.reshape(-1).view(np.uint8)), self._initialised()
 
     def _initialised(self) -> Any:
-        if self.held is None or self.held.init is None:
-            return None
         geometry, window = self.geometry, self.window
+        init = None if self.held is None else self.held.init
+        if init is None and not geometry.unit.padded:
+            return None
         marks = np.ones((*geometry.shape, geometry.item), np.uint8)
-        marks[window.slices] = geometry.view(window, self.held.init, self.origin, raw=True)
-        return marks.reshape(-1)
+        if init is not None:
+            marks[window.slices] = geometry.view(window, init, self.origin, raw=True)
+        return geometry.padded(marks.reshape(-1))
 
     def store(self, data: Any, reduction: Reduction | None) -> None:
         """Write (or combine) the box's bytes into the tensor, as far as they are inside."""
@@ -128,7 +130,7 @@ class SharedTile:
         """The bytes, as checks see them; a swizzle stays within the rows' own lines."""
         geometry = self.geometry
         if geometry.pitch == geometry.row:
-            return Range("shared", self.cta.slot, self.offset, geometry.bytes)
+            return Range("shared", self.cta.slot, self.offset, geometry.laid)
         starts = geometry.places(self.offset) * UNIT
         return Range("shared", self.cta.slot, int(starts.min()), UNIT, starts)
 

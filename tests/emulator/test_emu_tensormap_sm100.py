@@ -1,0 +1,127 @@
+"""Tensor maps of sm_100: packed elements of 4 and 6 bits, and swizzles of larger atoms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_emu_tensormap import dump
+
+from gpukit.emulator import TensorMap, tensormap
+from gpukit.emulator.errors import (
+    LaunchError,
+    MisalignedError,
+    UninitializedReadError,
+)
+
+ARCH = "sm_100a"
+
+# The ISA's tables: which 16-byte piece of the source stands at piece c of a line.
+LINES = {
+    "128B_atom_32B": ["01234567", "23016745", "45670123", "67452301"],
+    "128B_atom_32B_flip_8B": ["01234567", "23016745", "45670123", "67452301"],
+    "128B_atom_64B": ["01234567", "45670123"],
+}
+
+
+@pytest.mark.parametrize("offset", [0, 128, 384, 1024 + 640])
+@pytest.mark.parametrize("swizzle", LINES)
+def test_swizzles_of_larger_atoms(swizzle, offset):
+    a = np.arange(128 * 16, dtype="u2").view("u1").reshape(32, 128)
+    got, _ = dump(TensorMap(a, (128, 32), swizzle=swizzle, arch=ARCH), (0, 0), offset)
+    source = a.reshape(32, 8, 16)
+    for row, line in enumerate(got.reshape(32, 8, 16)):
+        number = row + offset // 128
+        pieces = [int(c) for c in LINES[swizzle][number % len(LINES[swizzle])]]
+        want = source[row, pieces]
+        if "flip" in swizzle and number % 2:
+            want = np.roll(want.reshape(8, 2, 8), 1, axis=1).reshape(8, 16)
+        assert (line == want).all()
+
+
+PACKED = {"16u4_align8b": (4, 0), "16u4_align16b": (4, 8), "16u6_align16b": (6, 4)}
+
+
+def packed_map(name, rng, rows=8, columns=256, **options):
+    """A tensor of ``columns`` packed elements a row; boxes of 128 by 4."""
+    bits, _ = PACKED[name]
+    array = rng.integers(0, 256, (rows, columns * bits // 8), dtype="u1")
+    given = {"data_type": name, "dims": (columns, rows), "arch": ARCH, **options}
+    return array, TensorMap(array, (128, 4), strides=(array.shape[1],), **given)
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize("swizzle", ["none", "128B"])
+def test_packed_elements(name, swizzle, rng):
+    """16 elements of the tensor fill 8 or 16 bytes; only those of the tensor count for the barrier.
+
+    What lies behind them is undefined.
+    """
+    bits, padding = PACKED[name]
+    array, tensor = packed_map(name, rng, swizzle=swizzle)
+    size, group = 4 * 128 * bits // 8, 16 * bits // 8
+    extent = 4 * 128 if swizzle == "128B" else 4 * 8 * (group + padding)
+    got, counters = dump(tensor, (128, 2), extent=extent, size=size, checks=False)
+    assert counters.extra["l2_to_shared_bytes"] == size
+    source = array[2:6, 128 * bits // 8 :].reshape(4, 8, group)
+    lines = got.reshape(4, -1)
+    if swizzle == "128B":
+        pieces = lines.reshape(4, 8, 16)
+        lines = np.stack([pieces[r][np.arange(8) ^ r] for r in range(4)]).reshape(4, -1)
+    lines = lines[:, : 8 * (group + padding)].reshape(4, 8, group + padding)
+    assert (lines[..., :group] == source).all()
+    if padding:
+        with pytest.raises(UninitializedReadError):
+            dump(tensor, (128, 2), extent=extent, size=size)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_elements_outside_are_zero(name, rng):
+    bits, padding = PACKED[name]
+    array, tensor = packed_map(name, rng)
+    group = 16 * bits // 8
+    size = 4 * 128 * bits // 8
+    got, _ = dump(tensor, (0, 6), extent=4 * 8 * (group + padding), size=size, checks=False)
+    lines = got.reshape(4, 8, group + padding)[..., :group]
+    assert (lines[:2] == array[6:, : 128 * bits // 8].reshape(2, 8, group)).all()
+    assert not lines[2:].any()
+
+
+GOOD = {"data_type": "16u6_align16b", "global_address": 4096, "global_dim": (256, 8),
+        "global_strides": (192,), "box_dim": (128, 4), "arch": ARCH}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arch": "sm_90a"}, "16u6_align16b needs compute capability 10.0"),
+        ({"global_address": 4112}, "0x1010 is not a multiple of 32"),
+        ({"global_dim": (192, 8)}, r"global_dim\[0\]: 192; must be a multiple of 128"),
+        ({"global_strides": (208,)}, r"global_strides\[0\]: 208 bytes; must be a multiple of 32"),
+        ({"box_dim": (64, 4)}, r"box_dim\[0\]: 64; must be 128"),
+        ({"swizzle": "64B"}, "swizzle: '64B' is unknown; accepted: none, 128B, 128B_atom_32B"),
+        ({"oob_fill": "nan"}, "nan needs a floating-point"),
+        (
+            {"data_type": "16u4_align8b", "global_dim": (255, 8)},
+            r"global_dim\[0\]: 255; must be a multiple of 2",
+        ),
+        (
+            {"data_type": "16u4_align8b", "box_dim": (16, 8)},
+            "16 elements of half a byte are 8 bytes; must be a multiple of 16",
+        ),
+        (
+            {"data_type": "16u4_align8b", "box_dim": (128, 8), "swizzle": "32B"},
+            "64 bytes; swizzle 32B allows 32",
+        ),
+    ],
+)
+def test_rules_of_packed_types(change, message):
+    assert len(tensormap.encode(**GOOD)) == 128
+    with pytest.raises(LaunchError, match=message):
+        tensormap.encode(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize(("name", "step"), [("16u4_align8b", 32), ("16u4_align16b", 128)])
+def test_boxes_of_packed_types_begin_at_whole_groups(name, step, rng):
+    _, tensor = packed_map(name, rng)
+    with pytest.raises(MisalignedError, match=f"must be a multiple of {step} with {name}"):
+        dump(tensor, (16, 0), extent=512, size=256)
