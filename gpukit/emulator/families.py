@@ -34,6 +34,10 @@ FAMILIES = (
     "sync.mbarrier_ops",
     "sync.mbarrier_wait",
     "sync.setmaxnreg",
+    "tcgen05.allocation",
+    "tcgen05.commit",
+    "tcgen05.mma",
+    "tcgen05.transfer",
     "warp.shuffles",
     "warp.votes",
 )

@@ -35,6 +35,7 @@ class Flights:
             return
         op = min(self.ops, key=lambda op: op.id)
         what = "reads" if any(r.owner == self.cta.slot for r in op.reads) else "writes"
+        what = "signals an mbarrier in" if op.kind == "tcgen05.commit" else what
         error = BarrierError if op.warp.cta is self.cta else RemoteAccessError
         raise error(
             f"CTA {self.cta.position} exits while a {op.kind} still {what} its shared memory "

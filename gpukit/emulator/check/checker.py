@@ -15,16 +15,20 @@ from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.check.meetings import Meetings
 from gpukit.emulator.check.races import Races
 from gpukit.emulator.check.shadow import Shadow
+from gpukit.emulator.check.tensor_memory import COMMIT, OWN, TensorMemory
 from gpukit.emulator.check.touch import Touch, warps_of
+from gpukit.emulator.sync.mbarrier import MBarrier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpukit.emulator.check.async_ops import AsyncOp, Range
+    from gpukit.emulator.check.clocks import Clock
     from gpukit.emulator.instructions import Mask
     from gpukit.emulator.lanes import Lanes
     from gpukit.emulator.mem.access import Access
     from gpukit.emulator.mem.store import Store
+    from gpukit.emulator.tcgen05.tmem import Allocated
     from gpukit.emulator.warps import Warp
     from gpukit.emulator.wave import Wave
 
@@ -49,6 +53,8 @@ class Checker(Listener):
         self.inflight = InFlight(self.clocks)
         self.asynchronous = Asynchronous(wave, self.clocks, self.inflight)
         self.exits = Exits(wave, self.clocks)
+        self.tensor = TensorMemory(wave, self.clocks)
+        self._commits: dict[AsyncOp, Clock] = {}  # what those not yet done will publish
         grid = wave.launch.grid
         self._numbered = grid[0] * grid[1] * grid[2] * per_cta < MAX_WARPS
 
@@ -63,6 +69,8 @@ class Checker(Listener):
         self.flags.restart()
         self.meetings.restart()
         self.exits.restart()
+        self.tensor.restart()
+        self._commits.clear()
 
     def wave_ended(self, wave: Wave) -> None:
         self.flags.end_wave()
@@ -132,6 +140,20 @@ class Checker(Listener):
             for part in parts:
                 if isinstance(part.owner, int):
                     self.exits.uses(part.owner, bit, writes, op)
+        if op.kind == COMMIT:
+            self._committed(op, bit)
+        elif op.cells_read or op.cells_written:
+            self.tensor.issued(op, bit)
+
+    def _committed(self, op: AsyncOp, bit: int) -> None:
+        """The commit will publish what it tracks, and what its thread has heard of so far."""
+        assert isinstance(op.form, MBarrier)
+        slot = op.form.cta.slot
+        self.exits.uses(slot, bit, True, op)
+        tracked = self.tensor.tracked(op, bit, slot)
+        clock = self._commits[op] = self.clocks.heard(op.warp.lo // 32)
+        clock.done |= tracked
+        clock.read |= tracked
 
     def _relevant(self, part: Range) -> bool:
         if part.size == 0 or isinstance(part.owner, int):
@@ -146,6 +168,9 @@ class Checker(Listener):
         return Site(op, part, part.owner, self._shadow(part.owner, "global"), 0)
 
     def barrier_signalled(self, barrier: object, phase: int, op: AsyncOp) -> None:
+        if op in self._commits:
+            self.meetings.publish(barrier, phase, self._commits.pop(op))
+            return
         self.meetings.tell(barrier, phase, self.inflight.bits([op]))
 
     def group_waited(
@@ -155,12 +180,24 @@ class Checker(Listener):
         clock.read |= bits
         if not reads_only:
             clock.done |= bits
+        if ops and ops[0].kind in OWN:
+            self.tensor.waited(warp, bits)
+
+    def tensor_allocated(self, warp: Warp, held: Allocated) -> None:
+        self.tensor.allocated(warp, held)
+
+    def tensor_freed(self, warp: Warp, held: Allocated) -> None:
+        self.tensor.freed(warp, held)
 
     # Order
 
     def fenced(self, lanes: Lanes, mask: Mask, kind: str) -> None:
         for warp in warps_of(lanes, mask):
-            if kind.startswith("fence.proxy.async"):
+            if kind == "tcgen05.fence::before_thread_sync":
+                self.tensor.fence_before(warp)
+            elif kind == "tcgen05.fence::after_thread_sync":
+                self.tensor.fence_after(warp)
+            elif kind.startswith("fence.proxy.async"):
                 self.clocks.proxy_fence(warp)
             elif "proxy" not in kind:
                 self.flags.fence(warp)

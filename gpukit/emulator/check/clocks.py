@@ -25,26 +25,30 @@ class Clock:
 
     ``seen`` and ``seen_async`` are int64 rows with one threshold per warp of the wave: what happens
     before, and what of that the async proxy may see. ``done`` and ``read`` are bit sets of
-    asynchronous operations known to be complete, or to have read their sources; ``past`` is a bit
-    set of CTAs of earlier waves.
+    asynchronous operations known to be complete, or to have read their sources, ``before`` of
+    tcgen05 operations that ``fence::before_thread_sync`` ordered; ``past`` is a bit set of CTAs of
+    earlier waves.
 
     Two more clocks travel along, never changed in place, None for nothing: ``fenced``, what the
     fences that happen before cover, so that a relaxed store may publish it; and ``found``, what
     relaxed loads that happen before have found in memory, which counts from the next fence on.
     """
 
-    __slots__ = ("done", "fenced", "found", "past", "read", "seen", "seen_async")
+    __slots__ = ("before", "done", "fenced", "found", "past", "read", "seen", "seen_async")
 
     def __init__(self, seen: Any, seen_async: Any, done: int, read: int, past: int) -> None:
         self.seen = seen
         self.seen_async = seen_async
         self.done, self.read, self.past = done, read, past
+        self.before = 0
         self.fenced: Clock | None = None
         self.found: Clock | None = None
 
     def plain(self) -> Clock:
         """A copy of what happens before, without the clocks that travel along."""
-        return Clock(self.seen.copy(), self.seen_async.copy(), self.done, self.read, self.past)
+        made = Clock(self.seen.copy(), self.seen_async.copy(), self.done, self.read, self.past)
+        made.before = self.before
+        return made
 
     def copy(self) -> Clock:
         """An independent clock of equal value."""
@@ -59,6 +63,7 @@ class Clock:
         self.done |= other.done
         self.read |= other.read
         self.past |= other.past
+        self.before |= other.before
         if other.fenced is not None:
             self.fenced = joined(self.fenced, other.fenced)
         if other.found is not None:
@@ -94,7 +99,7 @@ class Clocks:
         self.seen.fill(self._start)
         self.seen_async.fill(self._start)
         for clock in self.of_warp:
-            clock.done = clock.read = clock.past = 0
+            clock.done = clock.read = clock.past = clock.before = 0
             clock.fenced = clock.found = None
         diagonal = np.arange(self.warps)
         self.seen[diagonal, diagonal] += TICK
@@ -107,6 +112,20 @@ class Clocks:
         self.seen[warp, warp] += TICK
         self.lane_stamps[warp * 32 : warp * 32 + 32] += TICK
         return clock
+
+    def heard(self, warp: int) -> Clock:
+        """What happens before ``warp``, without what it did itself since its last release."""
+        clock = self.of_warp[warp].plain()
+        clock.seen[warp] -= TICK
+        clock.seen_async[warp] = min(clock.seen_async[warp], clock.seen[warp])
+        return clock
+
+    def with_operations(self, clock: Clock) -> Clock:
+        """What its fences cover, and all the asynchronous operations that it knows."""
+        nothing = np.zeros(self.warps, np.int64)
+        made = Clock(nothing, nothing.copy(), clock.done, clock.read, clock.past)
+        made.before = clock.before
+        return made if clock.fenced is None else joined(clock.fenced, made)
 
     def seen_by_all(self, group: int) -> Any:
         """int64 row: what of each warp all of its group of consecutive warps have seen."""
@@ -129,5 +148,5 @@ class Clocks:
         clock.past = self.retired(clock)
         clock.seen[:] = 0
         clock.seen_async[:] = 0
-        clock.done = clock.read = 0
+        clock.done = clock.read = clock.before = 0
         clock.fenced = clock.found = None

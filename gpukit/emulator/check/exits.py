@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpukit.emulator.check import places
 from gpukit.emulator.check.clocks import MOMENT, Clocks
+from gpukit.emulator.check.tensor_memory import COMMIT
 from gpukit.emulator.errors import KernelFault, PendingAsyncError, RemoteAccessError
 from gpukit.emulator.sync.mbarrier import MBarrier
 
@@ -92,6 +93,7 @@ class Exits:
     def _pending(self, cta: Cta, writes: bool, op: AsyncOp) -> KernelFault:
         own = op.warp.cta is cta
         whose, use = "" if own else f" of CTA {op.warp.cta.position}", "write" if writes else "read"
+        use = "signal an mbarrier in" if op.kind == COMMIT else use
         what = (
             f"CTA {cta.position} exits while a {op.kind}{whose} may still {use} its shared memory "
             f"({places.shortened(op.place)}); wait for it first"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.instructions import Mask
     from gpukit.emulator.lanes import Lanes, Split
     from gpukit.emulator.mem.access import Access
+    from gpukit.emulator.tcgen05.tmem import Allocated
     from gpukit.emulator.warps import Warp
     from gpukit.emulator.wave import Wave
 
@@ -70,6 +71,12 @@ class Listener:
 
         ``reads_only``: a ``wait_group.read``, after which only the source may be reused.
         """
+
+    def tensor_allocated(self, warp: Warp, held: Allocated) -> None:
+        """A warp's tcgen05.alloc has completed: the columns are its CTA's."""
+
+    def tensor_freed(self, warp: Warp, held: Allocated) -> None:
+        """A warp begins tcgen05.dealloc: nobody may use the columns of its CTA any more."""
 
     def lanes_ended(self, warp: Warp, mask: Mask) -> None:
         """Lanes exited."""

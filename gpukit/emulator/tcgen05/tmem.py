@@ -35,14 +35,25 @@ def column_of(address: int) -> int:
     return address & 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Allocated:
-    """Columns that one ``tcgen05.alloc`` has taken: where, how many, by whom (warp and pc)."""
+    """Columns of a CTA that one ``tcgen05.alloc`` has taken: where, how many, by whom.
+
+    ``noticed`` is set when the instruction has completed. ``partner`` is the same allocation in the
+    peer CTA, for pairs.
+    """
 
     column: int
     columns: int
     warp: Warp
     pc: int
+    noticed: bool = False
+    partner: Allocated | None = None
+
+    def overlaps(self, cells: Cells) -> bool:
+        """Whether cells of the same CTA are in these columns."""
+        start, end = cells.column, cells.column + cells.columns
+        return start < self.column + self.columns and self.column < end
 
     @property
     def place(self) -> str:
