@@ -18,6 +18,9 @@ _CLUSTERS = (1, 2, 4, 8)
 
 _TYPES = (Tunable("dtype", _INPUTS, "bf16", "element type of A and B"),
           Tunable("out", _OUTPUTS, "bf16", "element type of C, bias and residual"))
+_SUMS = Tunable("sums", ("plain", "promoted", "blocks"), "plain",
+                "added up by the tensor cores, or 128 bytes of K at a time in f32 registers (fp8), "
+                "or those with a scale for each block")
 _FINISH = (Tunable("act", ACTIVATIONS, "none", "activation of the epilogue"),
            Tunable("extras", _FLAGS, "false", "whether there is a bias, a residual or scales"))
 
@@ -51,11 +54,15 @@ def narrow_threads(rows: int) -> int:
 
 
 def _narrow_shared(tunables: Tunables) -> int:
-    """The ring, which later holds the partial sums; two barriers per stage."""
+    """The ring, which later holds the partial sums; per stage factors of tokens, whole 128 bytes,
+    and two barriers."""
     rows, bn, stages = _integers(tunables, "rows", "bn", "stages")
     height = narrow_rows(rows)
-    return max(stages * (height + bn) * ROW, bn * (height + 4) * 4) + 16 * stages
+    factors = -(-bn * 4 // 128) * 128 if tunables["sums"] == "blocks" else 0
+    return max(stages * (height + bn) * ROW, bn * (height + 4) * 4) + (factors + 16) * stages
 
+
+_SCALE_N_K = Param("scale_n_k", "i32", "sums=blocks: elements from K block to K block")
 
 _GEMM_EPILOGUE = (
     Param("bias", "pointer", "null, or [N] (swapped: [M])"),
@@ -68,7 +75,7 @@ _GEMM_EPILOGUE = (
     Param("scale_n", "pointer", "null, or f32 factors of the columns"),
     Param("scale_m_step", "i32", "0: one factor for all"),
     Param("scale_n_step", "i32", "0: one factor for all"),
-    Param("scale_n_k", "i32", "sums=blocks: elements from K block to K block"),
+    _SCALE_N_K,
 )
 
 _TERMS = (
@@ -133,15 +140,12 @@ GEMM = KernelSpec(
         Tunable("b_major", ("k", "mn"), "k", "contiguous dimension of B: k, or n"),
         Tunable("store", ("rows", "columns", "direct"), "rows",
                 "how C leaves: by TMA to a row- or column-major C, or by plain stores of rows"),
-        Tunable("sums", ("plain", "promoted", "blocks"), "plain",
-                "added up by the tensor cores, or 128 bytes of K at a time in f32 registers "
-                "(fp8), or those with a scale for each block"),
-        *_FINISH,
+        _SUMS, *_FINISH,
     ),
     params=(
         Param("A", "tensor_map", "[batch, M, K]"), Param("B", "tensor_map", "[batch, N, K]"),
         Param("C_map", "tensor_map", "[batch, M, N]; unused if store is direct"),
-        Param("scale_map", "tensor_map", "sums=blocks: factors of A's blocks [batch, K / 128, M]"),
+        Param("scale_map", "tensor_map", "sums=blocks: factors of A's blocks [1, K / 128, M]"),
         Param("C", "pointer", "[batch, M, N]"),
         Param("c_row", "i64", "elements from row to row of C"),
         Param("c_batch", "i64", "from matrix to matrix"),
@@ -163,8 +167,8 @@ GEMM = KernelSpec(
 NARROW = KernelSpec(
     name="matmul.sm90.narrow",
     source="matmul/sm90/narrow.cu",
-    entry="gemm_narrow<{dtype}, {out}, {rows}, {bn}, {stages}, {split}, Act::{act}, "
-          "{extras}>",
+    entry="gemm_narrow<{dtype}, {out}, {rows}, {bn}, {stages}, {split}, Sums::{sums}, "
+          "Act::{act}, {extras}>",
     summary="what gpukit.matmul runs for up to 128 rows of A: weights at the speed of memory",
     archs=("sm_90a",),
     tunables=(
@@ -173,16 +177,17 @@ NARROW = KernelSpec(
         Tunable("bn", tuple(range(8, 129, 8)), 16, "rows of C (tokens) per CTA"),
         Tunable("stages", tuple(range(2, 25)), 8, "tiles in flight"),
         Tunable("split", (1, 2, 3, 4, 6, 8), 1, "CTAs that divide K"),
-        *_FINISH,
+        _SUMS, *_FINISH,
     ),
     params=(
         Param("W", "tensor_map", "[batch, N, K]"), Param("X", "tensor_map", "[batch, M, K]"),
+        Param("scale_map", "tensor_map", "sums=blocks: factors of X's blocks [1, K / 128, M]"),
         Param("C", "pointer", "[batch, M, N]"),
         Param("c_row", "i64", "elements from row to row of C"),
         Param("c_batch", "i64", "from matrix to matrix"),
         Param("M", "i32", ""), Param("N", "i32", ""), Param("K", "i32", ""),
         Param("alpha", "f32", "factor of the sums"),
-        *_TERMS,
+        *_TERMS, _SCALE_N_K,
     ),
     shared_bytes=_narrow_shared,
     variants=(
@@ -191,9 +196,13 @@ NARROW = KernelSpec(
         {"dtype": "f16", "out": "f32", "split": 4}, {"dtype": "tf32", "out": "f32"},
         {"dtype": "e4m3", "extras": "true", "act": "silu"}, {"dtype": "e5m2", "rows": 24},
         {"extras": "true", "act": "gelu", "bn": 64}, {"act": "relu", "rows": 56},
+        *({"dtype": "e4m3", "rows": 128, "bn": bn, "stages": 6, "sums": sums, "extras": "true",
+           "act": "gelu"} for sums in ("promoted", "blocks") for bn in (64, 128)),
+        {"dtype": "e5m2", "rows": 48, "bn": 8, "split": 2, "sums": "blocks"},
     ),
     requires=("K runs fastest in both operands, whose rows start at multiples of 16 bytes",
-              "N fastest in C and residual", "split divides bn rows / 4"),
+              "N fastest in C and residual", "split divides bn rows / 4",
+              "sums=blocks: rows is a multiple of 16"),
 )
 
 EPILOGUE = KernelSpec(

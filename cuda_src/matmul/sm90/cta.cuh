@@ -15,9 +15,6 @@ using mbarrier::Barrier;
 
 enum class Share { rows, columns, pingpong };  // how the two consumer warpgroups divide the work
 enum class Store { rows, columns, direct };    // how C leaves
-// Where products are added up: in the tensor core (fp8 keeps about 14 bits there), or 128 bytes of K at
-// a time, with the sum of those sums in f32 registers and (blocks) a scale for each.
-enum class Sums { plain, promoted, blocks };
 
 constexpr int CONSUMERS = 2;           // warpgroups
 constexpr int PIECE_BYTES = 64 * 128;  // of C on its way; each warpgroup has two

@@ -7,6 +7,10 @@
 #include "common/warp.cuh"
 #include "matmul/sm90/extras.cuh"
 
+// Where products are added up: in the tensor core (fp8 keeps about 14 bits there), or 128 bytes of K at
+// a time, with the sum of those sums in f32 registers and (blocks) a scale for each.
+enum class Sums { plain, promoted, blocks };
+
 namespace finish {
 
 // A thread's first row and column of a 64-row block of accumulators that starts at (m, n) of C.
@@ -27,41 +31,55 @@ template <int BLOCKS, int REGS> __device__ __forceinline__ void zero(f32 (&d)[BL
 struct Unscaled {
     __device__ __forceinline__ void load(i32, const f32*) {}
     __device__ __forceinline__ f32 at(int, int, int) const { return 1.0f; }
+    __device__ __forceinline__ f32 at(int) const { return 1.0f; }
 };
 
-// Scales of 1 x 128 (A) by 128 x 128 (B) blocks, DeepSeek-V3's: one factor per row, column block and
-// K block. Those of A arrive in the stage, with the tile: fetched by the consumers themselves, even a
-// K block ahead, they held up every step. Those of B are few: each lane keeps one of the next 32
-// K blocks for either of the two column blocks that a tile may touch.
+// Scales of 1 x 128 (activations) by 128 x 128 (weights) blocks, DeepSeek-V3's: one factor per row,
+// column block and K block. Those of the activations arrive in the stage, with the tile: fetched by the
+// consumers themselves, even a K block ahead, they held up every step. Those of the weights are few:
+// each lane of a warp keeps one of the next 32 K blocks.
+struct WeightScales {
+    const f32* first;
+    i32 step, count;
+    f32 now, next;
+
+    // `count` factors of a row or column block `n`, of those that N has, `step` elements apart.
+    __device__ __forceinline__ void start(const f32* scales, i32 n, i32 N, i32 n_step, i32 k_step,
+                                          i32 k_blocks) {
+        first = scales + i64(min(n, (N - 1) / 128)) * n_step;
+        step = k_step, count = k_blocks;
+        fetch(0);
+    }
+    __device__ __forceinline__ void fetch(i32 k) {
+        next = first[i64(min(k + warp::lane(), count - 1)) * step];
+    }
+    // K block k's, to be asked for one after the other by a whole warp.
+    __device__ __forceinline__ f32 at(i32 k) {
+        if (k % 32 == 0) {
+            now = next;
+            fetch(k + 32);
+        }
+        return __shfl_sync(0xffffffff, now, k % 32);
+    }
+};
+
+// For tiles of C: a thread's rows, and the two column blocks that a tile may touch.
 template <int BLOCKS, int COLS> struct BlockScales {
     static constexpr int ROWS = 2 * BLOCKS, COLUMNS = 128 % COLS == 0 ? 1 : 2;
-    const f32* column[COLUMNS];
-    i32 step, k_blocks, border, row;  // border: columns before the second column block
-    f32 now[COLUMNS], next[COLUMNS], factor[ROWS][COLUMNS];
+    i32 border, row;  // border: columns before the second column block
+    WeightScales weights[COLUMNS];
+    f32 factor[ROWS][COLUMNS];
 
     __device__ __forceinline__ BlockScales(const f32* b, i32 b_n, i32 b_k, i32 k_blocks, i32 n,
                                            i32 N, int first_row)
-        : step(b_k), k_blocks(k_blocks), border(128 - n % 128),
-          row(first_row + threadIdx.x / 32 % 4 * 16 + warp::lane() / 4) {
+        : border(128 - n % 128), row(first_row + threadIdx.x / 32 % 4 * 16 + warp::lane() / 4) {
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-            column[c] = b + i64(min(n / 128 + c, (N - 1) / 128)) * b_n;
-        fetch(0);
-    }
-    __device__ __forceinline__ void fetch(i32 first) {
-        const i32 k = min(first + warp::lane(), k_blocks - 1);
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++) next[c] = column[c][i64(k) * step];
+        for (int c = 0; c < COLUMNS; c++) weights[c].start(b, n / 128 + c, N, b_n, b_k, k_blocks);
     }
     __device__ __forceinline__ void load(i32 k, const f32* rows) {
-        if (k % 32 == 0) {
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) now[c] = next[c];
-            fetch(k + 32);
-        }
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
-            const f32 b = __shfl_sync(0xffffffff, now[c], k % 32);
+            const f32 b = weights[c].at(k);
 #pragma unroll
             for (int i = 0; i < ROWS; i++) factor[i][c] = b * rows[row + i / 2 * 64 + i % 2 * 8];
         }
@@ -70,6 +88,24 @@ template <int BLOCKS, int COLS> struct BlockScales {
         if constexpr (COLUMNS == 1) return factor[2 * block + half][0];
         else return column < border ? factor[2 * block + half][0] : factor[2 * block + half][1];
     }
+};
+
+// For tiles of C^T that start at multiples of 16 rows: a warp's rows of weights share a factor, each of a
+// thread's columns, two neighbours of every eight, has one.
+template <int COLS> struct TokenScales {
+    WeightScales weights;
+    f32 factor[COLS / 4];
+
+    __device__ __forceinline__ void load(i32 k, const f32* tokens) {
+        const f32 b = weights.at(k);
+#pragma unroll
+        for (int i = 0; i < COLS / 8; i++) {
+            const float2 pair =
+                *reinterpret_cast<const float2*>(tokens + i * 8 + warp::lane() % 4 * 2);
+            factor[2 * i] = b * pair.x, factor[2 * i + 1] = b * pair.y;
+        }
+    }
+    __device__ __forceinline__ f32 at(int reg) const { return factor[reg / 4 * 2 + reg % 2]; }
 };
 
 // Extras on COLS columns from `first`. Indices are clamped into C: what lies outside is computed, not

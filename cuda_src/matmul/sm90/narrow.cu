@@ -7,7 +7,9 @@
 //   SPLIT  CTAs of a cluster that share a tile and divide K among them, where ROWS alone would be
 //          too few for the tokens that go with them. Partial sums meet in distributed shared memory,
 //          added in the order of K: no workspace, no atomics, the same bits every run.
-//
+//   SUMS   fp8 products are added up by the tensor core alone, or its sums of 128 are, in registers;
+//          those of blocks times two factors: one of 128 x 128 weights, one of a token, which is a
+//          column here and has its factor sent with the stage.
 //
 // Fetching further ahead into L2 than the ring reaches was tried and made every shape slower.
 //
@@ -19,19 +21,65 @@
 #include "common/warp.cuh"
 #include "common/wgmma.cuh"
 #include "matmul/sm90/extras.cuh"
+#include "matmul/sm90/finish.cuh"
+#include "matmul/sm90/ring.cuh"
 
 using mbarrier::Barrier;
 
-template <class T, int ROWS, int BN, int STAGES> struct Narrow {
-    static_assert(ROWS % 8 == 0, "whole swizzle atoms");
+template <class T, class OUT, int ROWS_, int BN_, int STAGES_, int SPLIT_, Sums SUMS_, Act ACT_,
+          bool EXTRAS_>
+struct Narrow {
+    using In = T;
+    using Out = OUT;
+    static constexpr int ROWS = ROWS_, BN = BN_, STAGES = STAGES_, SPLIT = SPLIT_;
+    static constexpr Sums SUMS = SUMS_;
+    static constexpr Act ACT = ACT_;
+    static constexpr bool EXTRAS = EXTRAS_, BLOCKWISE = SUMS == Sums::blocks;
+
     static constexpr int BK = 128 / sizeof(T);
     static constexpr int BM = (ROWS + 63) / 64 * 64;  // what the MMAs multiply
     static constexpr int W_BYTES = BM * 128, STAGE_BYTES = W_BYTES + BN * 128;
-    static constexpr int CONSUMERS = BM * 2;       // threads
-    static constexpr int PITCH = BM + 4;           // of partial sums: eight token rows, eight banks
-    static constexpr int PARTIAL_BYTES = BN * PITCH * 4;
-    static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
-    static constexpr int BARRIERS = RING_BYTES > PARTIAL_BYTES ? RING_BYTES : PARTIAL_BYTES;
+    static constexpr int CONSUMERS = BM * 2, THREADS = CONSUMERS + 32;
+    static constexpr int PITCH = BM + 4;  // of partial sums: eight token rows, eight banks
+    // Arrivals per warpgroup that empty a stage: warps read the tokens' factors alone.
+    static constexpr int RELEASES = BLOCKWISE ? 4 : 1;
+    using Cursor = ring::Cursor<STAGES>;
+    using Sum = f32[BN / 2];
+
+    // The ring, whose place partial sums take later; factors of tokens, at TMA's 128 bytes; barriers.
+    static constexpr int RING_BYTES = STAGES * STAGE_BYTES, PARTIAL_BYTES = BN * PITCH * 4;
+    static constexpr int SCALES = RING_BYTES > PARTIAL_BYTES ? RING_BYTES : PARTIAL_BYTES;
+    static constexpr int SCALE_BYTES = BLOCKWISE ? (BN * 4 + 127) / 128 * 128 : 0;
+    static constexpr int BARRIERS = SCALES + STAGES * SCALE_BYTES;
+
+    static_assert(ROWS % 8 == 0, "whole swizzle atoms");
+    static_assert(!BLOCKWISE || (ROWS % 16 == 0 && sizeof(T) == 1), "one factor for a warp's rows");
+};
+
+template <class S> struct Shared {
+    u8* base;
+    Barrier *full, *empty;
+
+    __device__ __forceinline__ explicit Shared(u8* base)
+        : base(base), full(reinterpret_cast<Barrier*>(base + S::BARRIERS)),
+          empty(full + S::STAGES) {}
+    __device__ __forceinline__ u8* w(u32 stage) const { return base + stage * S::STAGE_BYTES; }
+    __device__ __forceinline__ u8* x(u32 stage) const { return w(stage) + S::W_BYTES; }
+    __device__ __forceinline__ f32* scales(u32 stage) const {
+        return reinterpret_cast<f32*>(base + S::SCALES + stage * S::SCALE_BYTES);
+    }
+    __device__ __forceinline__ f32* partial() const { return reinterpret_cast<f32*>(base); }
+};
+
+struct Maps {
+    const TensorMap &w, &x, &scale;
+};
+
+// Where this CTA's tile of C starts, and its part of K in blocks of 128 bytes.
+struct Work {
+    i32 n, token, z, k_first, k_last;
+
+    __device__ __forceinline__ i32 k_blocks() const { return k_last - k_first; }
 };
 
 // D of 64 weights by BN tokens, to [token][weight] in shared memory.
@@ -45,10 +93,10 @@ __device__ __forceinline__ void put_partial(f32* partial, const f32 (&d)[REGS], 
 }
 
 // The rows of W that no copy fills: their products are thrown away, but they are read.
-template <class S, int ROWS, int STAGES> __device__ __forceinline__ void clear_padding(u8* ring) {
-    constexpr int CHUNKS = (S::BM - ROWS) * 8;  // of 16 bytes, per stage
-    for (int i = threadIdx.x; i < STAGES * CHUNKS; i += S::CONSUMERS + 32) {
-        u8* rows = ring + i / CHUNKS * S::STAGE_BYTES + ROWS * 128;
+template <class S> __device__ __forceinline__ void clear_padding(const Shared<S>& shared) {
+    constexpr int CHUNKS = (S::BM - S::ROWS) * 8;  // of 16 bytes, per stage
+    for (int i = threadIdx.x; i < S::STAGES * CHUNKS; i += S::THREADS) {
+        u8* rows = shared.w(i / CHUNKS) + S::ROWS * 128;
         *reinterpret_cast<uint4*>(rows + i % CHUNKS * 16) = uint4{};
     }
 }
@@ -69,160 +117,219 @@ __device__ __forceinline__ void store_four(OUT* c, const f32 (&x)[4], i32 left) 
     }
 }
 
-// The part of K that this CTA of the cluster adds up, in blocks of 128 bytes.
-struct Range {
-    i32 first, last;
-};
+template <class S> __device__ __forceinline__ void set_up(const Shared<S>& shared) {
+    if (threadIdx.x == S::CONSUMERS) {
+        for (int i = 0; i < S::STAGES; i++) {
+            mbarrier::init(&shared.full[i], 1);
+            mbarrier::init(&shared.empty[i], S::BM / 64 * S::RELEASES);
+        }
+        mbarrier::fence_init();
+    }
+    if constexpr (S::ROWS < S::BM) {
+        clear_padding(shared);
+        tma::fence_shared();
+    }
+    __syncthreads();
+}
 
 // One lane keeps the ring filled.
-template <class S, int ROWS, int BN, int STAGES>
-__device__ __forceinline__ void produce(u8* ring, Barrier* full, Barrier* empty,
-                                        const TensorMap& map_w, const TensorMap& map_x, Range k,
-                                        i32 n0, i32 token0, i32 z) {
-    u32 stage = 0, parity = 1;
-    for (i32 i = k.first; i < k.last; i++) {
-        u8* w = ring + stage * S::STAGE_BYTES;
-        mbarrier::wait(&empty[stage], parity);
-        mbarrier::arrive_and_expect(&full[stage], (ROWS + BN) * 128);
-        tma::load(w, map_w, &full[stage], i * S::BK, n0, z);
-        tma::load(w + S::W_BYTES, map_x, &full[stage], i * S::BK, token0, z);
-        if (++stage == STAGES) stage = 0, parity ^= 1;
+template <class S>
+__device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& maps,
+                                        const Work& work) {
+    typename S::Cursor at;
+    for (i32 k = work.k_first; k < work.k_last; k++, at.next()) {
+        Barrier* landed = &shared.full[at.stage];
+        mbarrier::wait(&shared.empty[at.stage], at.parity ^ 1);
+        mbarrier::arrive_and_expect(landed,
+                                    (S::ROWS + S::BN) * 128 + (S::BLOCKWISE ? S::BN * 4 : 0));
+        tma::load(shared.w(at.stage), maps.w, landed, k * S::BK, work.n, work.z);
+        tma::load(shared.x(at.stage), maps.x, landed, k * S::BK, work.token, work.z);
+        if constexpr (S::BLOCKWISE)
+            tma::load(shared.scales(at.stage), maps.scale, landed, work.token, k, work.z);
     }
 }
 
-// A warpgroup's 64 weights by all tokens.
-template <class T, class S, int BN, int STAGES>
-__device__ __forceinline__ void multiply(f32 (&d)[BN / 2], const u8* ring, Barrier* full,
-                                         Barrier* empty, Range k, int wg) {
+// A warpgroup's 64 weights by all tokens: a stage's products, on their way into d or added to it.
+template <class S>
+__device__ __forceinline__ void mma(typename S::Sum& d, const Shared<S>& shared, u32 stage, int wg,
+                                    bool add) {
+    const u64 w = ring::operand<Major::k>(shared.w(stage), wg * 64);
+    const u64 x = ring::operand<Major::k>(shared.x(stage), 0);
+    wgmma::fence();
 #pragma unroll
-    for (int i = 0; i < BN / 2; i++) d[i] = 0.0f;  // a CTA of the cluster may have no K at all
-    u32 stage = 0, parity = 0, before = 0;
-    for (i32 i = k.first; i < k.last; i++) {
-        const u32 w = mbarrier::address(ring + stage * S::STAGE_BYTES);
-        const u64 a = wgmma::descriptor(w + wg * 64 * 128, 16, 1024, wgmma::Swizzle::b128);
-        const u64 b = wgmma::descriptor(w + S::W_BYTES, 16, 1024, wgmma::Swizzle::b128);
-        mbarrier::wait(&full[stage], parity);
-        wgmma::fence();
-#pragma unroll
-        for (int kk = 0; kk < 4; kk++)
-            wgmma::mma<T, BN>(d, wgmma::advance(a, kk * 32), wgmma::advance(b, kk * 32), 1);
-        wgmma::commit();
+    for (int kk = 0; kk < 4; kk++)
+        wgmma::mma<typename S::In, S::BN>(d, wgmma::advance(w, kk * 32),
+                                          wgmma::advance(x, kk * 32), add || kk > 0);
+    wgmma::commit();
+}
+
+// All of K, summed up by the tensor cores; one group stays in flight while the next stage is awaited.
+template <class S>
+__device__ __forceinline__ void multiply(typename S::Sum& d, const Shared<S>& shared,
+                                         const Work& work, int wg) {
+    typename S::Cursor at;
+    for (i32 k = 0; k < work.k_blocks(); k++, at.next()) {
+        mbarrier::wait(&shared.full[at.stage], at.parity);
+        mma(d, shared, at.stage, wg, true);
         wgmma::wait<1>();
-        if (i > k.first && threadIdx.x % warp::GROUP == 0) mbarrier::arrive(&empty[before]);
-        before = stage;
-        if (++stage == STAGES) stage = 0, parity ^= 1;
+        if (k > 0 && threadIdx.x % warp::GROUP == 0) mbarrier::arrive(&shared.empty[at.before()]);
     }
     wgmma::wait<0>();
 }
 
+// 128 bytes of K at a time, added to d in registers. The time between MMAs belongs to memory anyway.
+template <class S, class Scales>
+__device__ __forceinline__ void multiply_and_add(typename S::Sum& d, const Shared<S>& shared,
+                                                 const Work& work, int wg, Scales scales) {
+    typename S::Cursor at;
+    for (i32 k = 0; k < work.k_blocks(); k++, at.next()) {
+        typename S::Sum sum;
+        mbarrier::wait(&shared.full[at.stage], at.parity);
+        mma(sum, shared, at.stage, wg, false);
+        scales.load(k, shared.scales(at.stage));
+        if constexpr (S::BLOCKWISE) __syncwarp();
+        wgmma::wait<0>();
+        if (threadIdx.x % (warp::GROUP / S::RELEASES) == 0)
+            mbarrier::arrive(&shared.empty[at.stage]);
+#pragma unroll
+        for (int j = 0; j < S::BN / 2; j++) d[j] = fmaf(scales.at(j), sum[j], d[j]);
+    }
+}
+
 // A thread's share of the tile: four weights of a token per turn.
-template <class S, int ROWS, int BN, int SPLIT> struct Share {
-    static constexpr int FOURS = ROWS / 4, SIZE = BN * FOURS / SPLIT, THREADS = S::CONSUMERS + 32;
-    static constexpr int TURNS = (SIZE + THREADS - 1) / THREADS;
-    static_assert(BN * FOURS % SPLIT == 0, "equal shares");
+template <class S> struct Share {
+    static constexpr int FOURS = S::ROWS / 4, SIZE = S::BN * FOURS / S::SPLIT;
+    static constexpr int TURNS = (SIZE + S::THREADS - 1) / S::THREADS;
+    static_assert(S::BN * FOURS % S::SPLIT == 0, "equal shares");
     u32 rank;
 
     __device__ __forceinline__ bool past(int turn) const {
-        return turn * THREADS + threadIdx.x >= SIZE;
+        return turn * S::THREADS + threadIdx.x >= SIZE;
     }
     __device__ __forceinline__ int token(int turn) const { return index(turn) / FOURS; }
     __device__ __forceinline__ int weight(int turn) const { return index(turn) % FOURS * 4; }
     __device__ __forceinline__ int index(int turn) const {
-        return rank * SIZE + turn * THREADS + threadIdx.x;
+        return rank * SIZE + turn * S::THREADS + threadIdx.x;
     }
 };
 
 // Adds up what the CTAs of the cluster have, in the order of K.
-template <class S, int SPLIT, class Mine>
-__device__ __forceinline__ void add_up(float4 (&sums)[Mine::TURNS], const u8* partial, Mine mine) {
+template <class S>
+__device__ __forceinline__ void add_up(float4 (&sums)[Share<S>::TURNS], const f32* partial,
+                                       Share<S> mine) {
     const u32 base = mbarrier::address(partial);
 #pragma unroll
-    for (int i = 0; i < Mine::TURNS; i++) {
+    for (int i = 0; i < Share<S>::TURNS; i++) {
         const u32 at = base + (mine.token(i) * S::PITCH + mine.weight(i)) * 4;
         sums[i] = {0.0f, 0.0f, 0.0f, 0.0f};
         if (mine.past(i)) break;
 #pragma unroll
-        for (int s = 0; s < SPLIT; s++) {
-            const float4 v = cluster::load4(SPLIT > 1 ? cluster::map(at, s) : at);
+        for (int s = 0; s < S::SPLIT; s++) {
+            const float4 v = cluster::load4(S::SPLIT > 1 ? cluster::map(at, s) : at);
             sums[i].x += v.x, sums[i].y += v.y, sums[i].z += v.z, sums[i].w += v.w;
         }
     }
 }
 
-// The epilogue on four neighbours of a row of C.
-template <Act ACT, bool EXTRAS, class OUT>
-__device__ __forceinline__ void finish_four(f32 (&x)[4], const Extras<OUT>& extras, f32 alpha,
-                                            i32 token, i32 n, i32 z, i32 N) {
-    if constexpr (EXTRAS) {
-        const RowTerms<OUT> row = extras.row(token, z, alpha);
+// What C needs besides the sums.
+template <class S> struct Result {
+    using OUT = typename S::Out;
+    OUT* C;
+    i64 row, batch;
+    i32 M, N;
+    f32 alpha;
+    Extras<OUT> extras;
+
+    // The epilogue on four neighbours of a row of C.
+    __device__ __forceinline__ void finish(f32 (&x)[4], i32 token, i32 n, i32 z) const {
+        if constexpr (S::EXTRAS) {
+            const RowTerms<OUT> row = extras.row(token, z, alpha);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const i32 at = min(n + j, N - 1);
-            x[j] = extras.template apply<ACT>(x[j], row, extras.column(at), at, n + j < N);
+            for (int j = 0; j < 4; j++) {
+                const i32 at = min(n + j, N - 1);
+                x[j] = extras.template apply<S::ACT>(x[j], row, extras.column(at), at, n + j < N);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++) x[j] = act::apply<S::ACT>(alpha * x[j]);
         }
-    } else {
-#pragma unroll
-        for (int j = 0; j < 4; j++) x[j] = act::apply<ACT>(alpha * x[j]);
     }
+    __device__ __forceinline__ void write(const float4 (&sums)[Share<S>::TURNS], Share<S> mine,
+                                          const Work& work) const {
+#pragma unroll
+        for (int i = 0; i < Share<S>::TURNS; i++) {
+            const i32 token = work.token + mine.token(i), n = work.n + mine.weight(i);
+            if (mine.past(i) || token >= M) break;
+            f32 x[4] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};
+            finish(x, token, n, work.z);
+            store_four(C + work.z * batch + token * row + n, x, N - n);
+        }
+    }
+};
+
+// What scales of blocks a consumer needs.
+struct Factors {
+    const f32* scales;
+    i32 n_step, k_step, N, k_blocks;
+};
+
+template <class S>
+__device__ __forceinline__ void consume(const Shared<S>& shared, const Work& work,
+                                        const Factors& factors) {
+    const int wg = warp::group();
+    typename S::Sum d;
+#pragma unroll
+    for (int i = 0; i < S::BN / 2; i++) d[i] = 0.0f;  // a CTA of the cluster may have no K at all
+    if constexpr (S::SUMS == Sums::plain) {
+        multiply(d, shared, work, wg);
+    } else if constexpr (S::BLOCKWISE) {
+        finish::TokenScales<S::BN> scales;
+        scales.weights.start(factors.scales + i64(work.k_first) * factors.k_step,
+                             (work.n + warp::index() * 16) / 128, factors.N, factors.n_step,
+                             factors.k_step, factors.k_blocks - work.k_first);
+        multiply_and_add(d, shared, work, wg, scales);
+    } else {
+        multiply_and_add(d, shared, work, wg, finish::Unscaled{});
+    }
+    warp::sync(1, S::CONSUMERS);  // the ring is about to be overwritten
+    put_partial<S::PITCH>(shared.partial(), d, wg);
 }
 
-template <class T, class OUT, int ROWS, int BN, int STAGES, int SPLIT, Act ACT, bool EXTRAS>
+template <class T, class OUT, int ROWS, int BN, int STAGES, int SPLIT, Sums SUMS, Act ACT,
+          bool EXTRAS>
 __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__((ROWS + 63) / 64 * 128 + 32)
 gemm_narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x,
-            OUT* C, i64 c_row, i64 c_batch, i32 M, i32 N, i32 K, f32 alpha, const OUT* bias,
-            const OUT* residual, i64 residual_row, i64 residual_batch, const f32* scale_m,
-            const f32* scale_n, i32 scale_m_step, i32 scale_n_step) {
-    using S = Narrow<T, ROWS, BN, STAGES>;
-    extern __shared__ __align__(1024) u8 shared[];
-    Barrier* full = reinterpret_cast<Barrier*>(shared + S::BARRIERS);
-    Barrier* empty = full + STAGES;
-
+            const __grid_constant__ TensorMap map_scale, OUT* C, i64 c_row, i64 c_batch, i32 M,
+            i32 N, i32 K, f32 alpha, const OUT* bias, const OUT* residual, i64 residual_row,
+            i64 residual_batch, const f32* scale_m, const f32* scale_n, i32 scale_m_step,
+            i32 scale_n_step, i32 scale_n_k) {
+    using S = Narrow<T, OUT, ROWS, BN, STAGES, SPLIT, SUMS, ACT, EXTRAS>;
+    extern __shared__ __align__(1024) u8 memory[];
+    const Shared<S> shared(memory);
     const u32 rank = SPLIT > 1 ? cluster::rank() : 0;
-    const i32 n0 = blockIdx.x / SPLIT * ROWS, token0 = blockIdx.y * BN, z = blockIdx.z;
     const i32 blocks = (K + S::BK - 1) / S::BK;
-    const Range k{i32(i64(blocks) * rank / SPLIT), i32(i64(blocks) * (rank + 1) / SPLIT)};
-    const int role = warp::index();
+    const Work work{i32(blockIdx.x / SPLIT * ROWS), i32(blockIdx.y * BN), i32(blockIdx.z),
+                    i32(i64(blocks) * rank / SPLIT), i32(i64(blocks) * (rank + 1) / SPLIT)};
 
-    if (threadIdx.x == S::CONSUMERS) {
-        for (int i = 0; i < STAGES; i++) {
-            mbarrier::init(&full[i], 1);
-            mbarrier::init(&empty[i], S::BM / 64);
-        }
-        mbarrier::fence_init();
-    }
-    if constexpr (ROWS < S::BM) {
-        clear_padding<S, ROWS, STAGES>(shared);
-        tma::fence_shared();
-    }
-    __syncthreads();
-
-    if (role == S::CONSUMERS / 32) {
-        if (warp::elect())
-            produce<S, ROWS, BN, STAGES>(shared, full, empty, map_w, map_x, k, n0, token0, z);
+    set_up(shared);
+    if (warp::index() == S::CONSUMERS / 32) {
+        if (warp::elect()) produce(shared, Maps{map_w, map_x, map_scale}, work);
         __syncwarp();
     } else {
-        f32 d[BN / 2];
-        multiply<T, S, BN, STAGES>(d, shared, full, empty, k, role / 4);
-        warp::sync(1, S::CONSUMERS);  // the ring is about to be overwritten
-        put_partial<S::PITCH>(reinterpret_cast<f32*>(shared), d, role / 4);
+        consume(shared, work, Factors{scale_n, scale_n_step, scale_n_k, N, blocks});
     }
     if constexpr (SPLIT > 1) cluster::sync();
     else __syncthreads();
 
-    using Mine = Share<S, ROWS, BN, SPLIT>;
-    const Mine mine{rank};
-    float4 sums[Mine::TURNS];
-    add_up<S, SPLIT>(sums, shared, mine);
+    const Share<S> mine{rank};
+    float4 sums[Share<S>::TURNS];
+    add_up(sums, shared.partial(), mine);
     if constexpr (SPLIT > 1) cluster::arrive();  // done with the peers' shared memory
-    const Extras<OUT> extras{bias, 0, 1, residual, residual_row, 1, residual_batch, scale_m,
-                             scale_n, scale_m_step, scale_n_step};
-#pragma unroll
-    for (int i = 0; i < Mine::TURNS; i++) {
-        const i32 token = token0 + mine.token(i), n = n0 + mine.weight(i);
-        if (mine.past(i) || token >= M) break;
-        f32 x[4] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};
-        finish_four<ACT, EXTRAS>(x, extras, alpha, token, n, z, N);
-        store_four(C + z * c_batch + token * c_row + n, x, N - n);
-    }
+    const bool factors = !S::BLOCKWISE;  // else scales are those of blocks
+    const Result<S> result{C, c_row, c_batch, M, N, alpha,
+                           {bias, 0, 1, residual, residual_row, 1, residual_batch,
+                            factors ? scale_m : nullptr, factors ? scale_n : nullptr, scale_m_step,
+                            scale_n_step}};
+    result.write(sums, mine, work);
     if constexpr (SPLIT > 1) cluster::wait();  // nobody leaves while a peer still reads here
 }

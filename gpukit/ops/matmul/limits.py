@@ -26,6 +26,10 @@ _MAX_BLOCKWISE = 208  # and with the factors of rows
 _MAX_WITH_EXTRAS = 128
 _MAX_BLOCKS_WITH_EXTRAS = {"rows": 104, "columns": 88, "pingpong": 104}  # two blocks of 64 rows
 
+# Registers of `narrow` for each column of a tile, and for the rest, found in the same way.
+_NARROW_REGISTERS = {"plain": (0.5, 34), "promoted": (1.0, 18), "blocks": (1.25, 18)}
+_SM_REGISTERS = 1 << 16
+
 
 def refusal(config: Config, problem: Problem, properties: Properties) -> str:
     """Why a problem cannot be solved with a configuration; "" if it can."""
@@ -58,14 +62,14 @@ def store(config: Gemm, problem: Problem) -> str:
 def tunables(config: Gemm | Narrow, problem: Problem) -> dict[str, Value]:
     """The template arguments of a configuration's kernel."""
     common: dict[str, Value] = {"dtype": problem.dtype, "out": problem.out, "act": problem.act,
-                                "extras": str(problem.extras).lower()}
+                                "extras": str(problem.extras).lower(), "sums": problem.sums}
     if isinstance(config, Narrow):
         return {**common, "rows": config.rows, "bn": config.bn, "stages": config.stages,
                 "split": config.split}
     a, b = majors(config, problem)
     return {**common, "bm": config.bm, "bn": config.bn, "stages": config.stages, "cm": config.cm,
             "cn": config.cn, "split": config.split, "share": config.share, "a_major": a,
-            "b_major": b, "store": store(config, problem), "sums": problem.sums}
+            "b_major": b, "store": store(config, problem)}
 
 
 def majors(config: Gemm, problem: Problem) -> tuple[str, str]:
@@ -196,10 +200,15 @@ def _narrow(config: Narrow, problem: Problem, properties: Properties) -> Iterato
     yield from _known(specs.NARROW, config)
     if problem.majors != ("k", "k"):
         yield "both operands must run along K"
-    if problem.sums != "plain":
-        yield "8-bit products are added up by the tensor cores alone: fast_accum=True"
+    if problem.sums == "blocks" and config.rows % 16:
+        yield f"factors of blocks need a multiple of 16 rows, not {config.rows}"
     if config.rows * config.bn // 4 % config.split:
         yield f"split={config.split} does not divide rows bn / 4"
+    per_column, rest = _NARROW_REGISTERS[problem.sums]
+    needed = int(per_column * config.bn) + rest
+    most = _SM_REGISTERS // (-(-specs.narrow_threads(config.rows) // 128) * 128) // 8 * 8
+    if needed > most:
+        yield f"{needed} registers per thread are more than {most}"
     if -(-problem.m // config.bn) > _MAX_GRID_YZ or problem.batch > _MAX_GRID_YZ:
         yield f"more than {_MAX_GRID_YZ} tiles of rows, or matrices"
     needed = specs.NARROW.shared_bytes(tunables(config, problem))

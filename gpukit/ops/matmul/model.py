@@ -183,10 +183,14 @@ def _narrow(c: Narrow, p: Problem, gpu: Properties, f: Figures) -> float:
     ctas = _ceil(p.n, c.rows) * c.split * _ceil(p.m, c.bn) * p.batch
     per_sm = _ceil(ctas, gpu.sm_count)
     steps = _ceil(_ceil(p.k * p.itemsize, specs.ROW), c.split)
-    blocks = specs.narrow_rows(c.rows) // 64
-    step = f.step + max(blocks * (64 + c.bn) * specs.ROW / f.shared,
+    reads = (64 + c.bn) * specs.ROW / f.shared
+    at_once = min(resident, per_sm)
+    step = f.step + max(specs.narrow_rows(c.rows) // 64 * reads,
                         (c.rows + c.bn) * specs.ROW / f.l2_sm,
-                        f.flight * f.clock / c.stages / min(resident, per_sm))
+                        f.flight * f.clock / c.stages / at_once)
+    if p.sums != "plain":  # one after the other in a CTA, while others take their turn
+        adding = f.drain + c.bn / 2 * (2 if p.sums == "blocks" else 1)
+        step = max(step, (reads + adding) / at_once)
     end = c.bn * c.rows * 4 / f.write
     if c.split > 1:
         end += f.exchange * (c.split - 1) + f.exchange_element * c.bn * c.rows

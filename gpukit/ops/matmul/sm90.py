@@ -48,7 +48,7 @@ def _gemm(config: Gemm, problem: Problem, layout: Layout, scales: ScaleSteps, bi
     kernel = device.compile(specs.GEMM, chosen)
     map_a, map_b = _operand_maps(config, problem, layout, device)
     map_c = _result_map(config, problem, layout, device, str(chosen["store"]))
-    map_scale = _scale_map(config, problem, layout.scale_pitch, device)
+    map_scale = _scale_map(config.bm, problem, layout.scale_pitch, device)
     rows, columns = limits.cluster_tiles(config, problem)
     clusters = min(rows * columns * problem.batch, device.properties.sm_count // config.cluster)
     enqueue = kernel.bind((clusters * config.cluster,), (specs.GEMM_THREADS,))
@@ -78,6 +78,7 @@ def _narrow(config: Narrow, problem: Problem, layout: Layout, scales: ScaleSteps
     sizes = problem.m, problem.n, problem.k
     map_w = _along_k(problem, layout.b, problem.n, config.rows, device)
     map_x = _along_k(problem, layout.a, problem.m, config.bn, device)
+    map_scale = _scale_map(config.bn, problem, layout.scale_pitch, device)
     grid = -(-problem.n // config.rows) * config.split, -(-problem.m // config.bn), problem.batch
     enqueue = kernel.bind(grid, (specs.narrow_threads(config.rows),))
     steps_c = layout.c_row, layout.c_batch
@@ -85,8 +86,9 @@ def _narrow(config: Narrow, problem: Problem, layout: Layout, scales: ScaleSteps
 
     def launch(a: Any, b: Any, c: Any, bias: Any, residual: Any, alpha: float, scale_a: Any,
                scale_b: Any) -> None:
-        enqueue(map_w(b), map_x(a), c, *steps_c, *sizes, alpha, bias, residual, *steps_residual,
-                scale_a, scale_b, *scales[:2])
+        weights = map_w(b)
+        enqueue(weights, map_x(a), weights if map_scale is None else map_scale(scale_a), c,
+                *steps_c, *sizes, alpha, bias, residual, *steps_residual, scale_a, scale_b, *scales)
 
     return launch
 
@@ -135,13 +137,13 @@ def _result_map(config: Gemm, problem: Problem, layout: Layout, device: Device,
                                   swizzle))
 
 
-def _scale_map(config: Gemm, problem: Problem, pitch: int, device: Device) -> Any:
-    """Of factors of 1 x 128 blocks of A, rows fastest; None without them."""
+def _scale_map(rows: int, problem: Problem, pitch: int, device: Device) -> Any:
+    """Of factors of 1 x 128 blocks of A, for tiles of so many rows; None without them."""
     if problem.sums != "blocks":
         return None
     k_blocks = -(-problem.k // scaling.BLOCK)
     return _map(device, TensorMap("f32", (problem.m, k_blocks, 1), (pitch, pitch * k_blocks),
-                                  (config.bm, 1, 1), 0))
+                                  (rows, 1, 1), 0))
 
 
 def _map(device: Device, request: TensorMap) -> Callable[[Any], Any]:
