@@ -48,6 +48,15 @@ __device__ __forceinline__ void arrive_and_expect(Barrier* barrier, u32 bytes) {
                  :: "r"(address(barrier)), "r"(bytes) : "memory");
 }
 
+// The same at the barrier of that offset in CTA `rank` of this cluster.
+__device__ __forceinline__ void arrive_and_expect_remote(Barrier* barrier, u32 rank, u32 bytes) {
+    asm volatile(
+        "{ .reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [remote], %2; }"
+        :: "r"(address(barrier)), "r"(rank), "r"(bytes) : "memory");
+}
+
 // Sleeps in hardware until the phase of this parity is over; try_wait may give up early, hence the
 // loop.
 __device__ __forceinline__ void wait(Barrier* barrier, u32 parity) {

@@ -55,6 +55,24 @@ __device__ __forceinline__ void load_multicast(void* to, const TensorMap& map, B
         : "memory");
 }
 
+// The same for a pair of CTAs that multiply together (tcgen05.cuh): `full` is the shared::cluster
+// address of a barrier in the CTA where the box goes or in its partner (cluster::map). With a mask,
+// each pair's bytes are counted at the barrier of that offset in its CTA of the same parity.
+__device__ __forceinline__ void load_pair(void* to, const TensorMap& map, u32 full, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
+        " [%0], [%1, {%3, %4}], [%2];"
+        :: "r"(address(to)), "l"(&map), "r"(full), "r"(x), "r"(y) : "memory");
+}
+
+__device__ __forceinline__ void load_pair_multicast(void* to, const TensorMap& map, u32 full,
+                                                    u16 mask, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster.cta_group::2 [%0], [%1, {%4, %5}], [%2], %3;"
+        :: "r"(address(to)), "l"(&map), "r"(full), "h"(mask), "r"(x), "r"(y) : "memory");
+}
+
 __device__ __forceinline__ void store(const TensorMap& map, const void* from, int x, int y) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
                  :: "l"(&map), "r"(address(from)), "r"(x), "r"(y) : "memory");
@@ -80,7 +98,8 @@ __device__ __forceinline__ void wait_all() {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// What this thread wrote to shared memory becomes visible to TMA and wgmma.
+// What this thread wrote to shared memory becomes visible to TMA and to MMAs that read it there. Also
+// what it has read there is done with: they may write over it after a barrier.
 __device__ __forceinline__ void fence_shared() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

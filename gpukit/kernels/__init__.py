@@ -12,6 +12,7 @@ from gpukit.kernels import (
     matmul_library,
     matmul_sm80,
     matmul_sm90,
+    matmul_sm100,
     timing,
 )
 from gpukit.kernels.spec import KernelSpec, Param, Tunable
@@ -22,8 +23,8 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 @cache
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
-    families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_helpers,
-                timing)
+    families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
+                matmul_helpers, timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

@@ -1,8 +1,8 @@
-// Which tile of C a CTA works on next: a static persistent schedule in an order kind to L2.
+// Which tile of C comes next: an order kind to L2.
 //
-// Clusters take tiles round robin. Numbered row by row, the 132 tiles in flight would read one strip
-// of A and all of B; in groups of `group` tile rows, walked column by column, they read a near-square
-// patch: fewer distinct strips, so more of what TMA asks for is already in L2.
+// Clusters take tiles in the order of their numbers. Numbered row by row, the hundred or so in flight
+// would read one strip of A and all of B; in groups of `group` tile rows, walked column by column,
+// they read a near-square patch: fewer distinct strips, so more of what TMA asks for is in L2.
 #pragma once
 
 #include "common/types.cuh"

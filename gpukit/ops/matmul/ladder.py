@@ -61,6 +61,10 @@ def launch(name: str, device: Device, a: Any, b: Any, out: Any) -> None:
         from gpukit.ops import matmul_sm90
 
         matmul_sm90.launch(int(name.rpartition(".k")[2]), device, a, b, out)
+    elif name.startswith("matmul.sm100."):
+        from gpukit.ops import matmul_sm100
+
+        matmul_sm100.launch(int(name.rpartition(".k")[2]), device, a, b, out)
     elif name.startswith("matmul.sm80."):
         from gpukit.ops import matmul_sm80
 
