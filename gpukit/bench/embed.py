@@ -16,6 +16,11 @@ was measured of it:
     // Measured at 4096^3 (results/h200/matmul_ladder.json):
     // ...
 
+or, of a rung that we have no GPU for, what others published:
+
+    // Published for 4096^3 (results/published.csv):
+    // ...
+
 Running this again after new measurements is the only way numbers get into such files, and
 `--check` (exit 1) says whether they still are what the results hold.
 """
@@ -36,10 +41,12 @@ from gpukit.bench.counters import counter_columns
 from gpukit.bench.formats import markdown_table
 from gpukit.bench.ladder import gains, rung
 from gpukit.bench.model import TIMED_STATUSES, Row
+from gpukit.bench.published import published
 
 _TABLE = re.compile(r"(<!-- table: ([^\s#]+)(?:#(\w+))?([^>]*) -->\n).*?(<!-- end of table -->)",
                     re.DOTALL)
 _LINE = re.compile(r"^(// Measured at (\d+)\^3 \((\S+)\):\n// ).*$", re.MULTILINE)
+_OTHERS = re.compile(r"^(// Published for (\d+)\^3 \((\S+)\):\n// ).*$", re.MULTILINE)
 
 
 def embedded(text: str, file: Path) -> str:
@@ -51,14 +58,24 @@ def embedded(text: str, file: Path) -> str:
     def line(found: re.Match[str]) -> str:
         return found[1] + _measured(_records(file, found[3]), file, int(found[2]))
 
-    return _LINE.sub(line, _TABLE.sub(table, text))
+    def others(found: re.Match[str]) -> str:
+        return found[1] + _published(_found(file, found[3]), file, int(found[2]))
+
+    return _OTHERS.sub(others, _LINE.sub(line, _TABLE.sub(table, text)))
 
 
-def _records(file: Path, results: str, name: str = "rows") -> list[dict[str, Any]]:
-    """The records of results that lie beside the file or above; none without such results."""
+def _found(file: Path, results: str) -> Path | None:
+    """The results that lie beside the file or above."""
     found = next((p / results for p in file.resolve().parents if (p / results).exists()), None)
     if found is None:
         click.echo(f"{file}: there is no {results}", err=True)
+    return found
+
+
+def _records(file: Path, results: str, name: str = "rows") -> list[dict[str, Any]]:
+    """The records of results; none without such results."""
+    found = _found(file, results)
+    if found is None:
         return []
     records: list[dict[str, Any]] = json.loads(found.read_text(encoding="utf-8"))[name]
     return records
@@ -119,6 +136,16 @@ def _measured(records: Sequence[dict[str, Any]], file: Path, size: int) -> str:
     if share := row.peers.get("cublas", {}).get("ratio"):
         said.append(f"{share:.2f} of cuBLAS")
     return ", ".join(said) + "."
+
+
+def _published(figures: Path | None, file: Path, size: int) -> str:
+    """What others reached with the rung in a file on a cube of this size."""
+    number = re.match(r"k(\d+)_", file.name)
+    said = [f"{figure.value:g} {figure.unit} on {figure.gpu}"
+            for figure in (published("matmul", figures) or [] if figures else [])
+            if number and re.match(rf"kernel {number[1]}\b", figure.row)
+            and figure.problem.startswith(f"{size}x{size}x{size} ")]
+    return (", ".join(said) or "nothing") + "."
 
 
 @click.command()

@@ -103,6 +103,25 @@ def test_a_header_says_what_was_measured_of_its_rung(
     assert source.read_text() == f"// Napkin\n{marker}{said}\n//\nint x;\n"
 
 
+@pytest.mark.parametrize(("stem", "size", "said"), [
+    ("k7_pieces", 64, "1400.5 TFLOP/s on B200, 700 TFLOP/s on H200."),
+    ("k7_pieces", 128, "nothing."),
+    ("k70_pieces", 64, "nothing."),
+])
+def test_a_header_says_what_others_published_of_its_rung(
+        tmp_path: Path, stem: str, size: int, said: str) -> None:
+    (tmp_path / "published.csv").write_text(
+        "family,row,gpu,problem,value,unit,source\n"
+        'matmul,kernel 7 pieces,B200,"64x64x64 bf16",1400.5,TFLOP/s,here\n'
+        'matmul,kernel 7 pieces,H200,"64x64x64 bf16",700,TFLOP/s,there\n'
+        'matmul,kernel 6 ring,B200,"64x64x64 bf16",1,TFLOP/s,here\n')
+    source = tmp_path / f"{stem}.cu"
+    marker = f"// Published for {size}^3 (published.csv):\n// "
+    source.write_text(f"{marker}?\n//\nint x;\n")
+    assert CliRunner().invoke(main, [str(source)]).exit_code == 0
+    assert source.read_text() == f"{marker}{said}\n//\nint x;\n"
+
+
 def test_results_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- table: r.json n -->\n| 1 |\n<!-- end of table -->\n")
@@ -116,6 +135,7 @@ def test_every_document_and_header_shows_what_the_results_hold() -> None:
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     assert "<!-- table: results/" in texts[ROOT / "README.md"]
     rungs = [file for file in files if re.match(r"k\d", file.name)]
-    assert rungs and all("// Measured at " in texts[file] for file in rungs)
+    assert rungs and all(re.search("// (Measured at|Published for) ", texts[file])
+                         for file in rungs)
     stale = [file for file, text in texts.items() if embedded(text, file) != text]
     assert not stale, f"run python -m gpukit.bench.embed {' '.join(map(str, stale))}"

@@ -15,8 +15,9 @@
 // Napkin (4096^3, 148 SMs at 1.85 GHz, 256 x 256 tiles per pair): a step takes max(512 clk of MMA,
 // 32 KB / 46 = 700 clk of loads), no longer their sum plus latency. 4 waves of 64 steps, and some
 // 5000 clk in each to fill the ring and to write out: 200,000 clk, 1270 TFLOPS, 2.8 times kernel 5;
-// if L2 keeps up with the MMAs, 1680. Published for 4096^3 (results/published.csv): 1429.6 TFLOP/s
-// on B200.
+// if L2 keeps up with the MMAs, 1680.
+// Published for 4096^3 (results/published.csv):
+// 1429.6 TFLOP/s on B200.
 //
 // Limits: a whole tile of C waits in shared memory (64 KB of bf16), which leaves 5 stages; each CTA
 // starts with an empty ring and ends with nothing to multiply.
