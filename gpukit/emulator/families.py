@@ -36,6 +36,7 @@ FAMILIES = (
     "sync.setmaxnreg",
     "tcgen05.allocation",
     "tcgen05.commit",
+    "tcgen05.cp",
     "tcgen05.mma",
     "tcgen05.transfer",
     "warp.shuffles",
