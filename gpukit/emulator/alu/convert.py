@@ -24,8 +24,9 @@ from gpukit.emulator.alu.formats import (
     two_sum,
 )
 from gpukit.emulator.alu.narrow import packed_conversion
-from gpukit.emulator.instructions import Expr, Modifiers, Op, Unsupported, op
-from gpukit.emulator.ptx.ir import Instr, Vec
+from gpukit.emulator.alu.stochastic import stochastic_conversion
+from gpukit.emulator.instructions import Expr, Modifiers, Op, op
+from gpukit.emulator.ptx.ir import Instr
 from gpukit.emulator.ptx.types import TYPES, PtxType
 
 if TYPE_CHECKING:
@@ -38,15 +39,14 @@ _ROUNDINGS = (*_INTEGRAL, "rn", "rz", "rm", "rp", "rna")
 @op("cvt")
 def cvt(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     mode = modifiers.pick(*_ROUNDINGS, default="")
-    if modifiers.flag("rs"):
-        raise Unsupported("stochastic rounding is not supported")
+    stochastic = modifiers.flag("rs")
     to, from_ = modifiers.type(), modifiers.type()
+    if stochastic:
+        return assembler.bind(instr, stochastic_conversion(modifiers, to))
     if to.pack > 1 or from_.pack > 1 or to.name.endswith(("x2", "x4")) or from_.name == "e2m1x2":
         expr = packed_conversion(modifiers, mode, to, from_)
     else:
         expr = Expr(_scalar(modifiers, mode, to, from_), (from_,), to, category="convert")
-    if isinstance(instr.operands[-1], Vec):
-        raise Unsupported("only stochastic conversions take a vector")
     return assembler.bind(instr, expr)
 
 

@@ -141,6 +141,15 @@ def quantize(x: Any, mantissa: int, least: int, mode: str) -> Any:
     return np.where(np.isfinite(x) & (x != 0), on_grid, x)
 
 
+def neighbours(x: Any, dtype: Any) -> tuple[Any, Any]:
+    """The numbers of a narrower format next to non-negative binary64 ``x``, below and above it.
+
+    They are binary64, on the format's grid but without its upper end.
+    """
+    mantissa, least = _SHAPES[dtype]
+    return quantize(x, mantissa, least, "rz"), quantize(x, mantissa, least, "rp")
+
+
 def limited(x: Any, dtype: Any, mode: str) -> Any:
     """Values of the grid in ``dtype``; beyond its range infinity or the largest, as IEEE says."""
     largest = float(finfo(dtype).max)

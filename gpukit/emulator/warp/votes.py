@@ -131,7 +131,7 @@ def _float_reduction(kind: str, modifiers: Modifiers) -> Any:
     def reduce(rows: Any) -> Any:
         columns = np.abs(rows) if magnitude else rows
         result = columns[:, 0]
-        for k in range(columns.shape[1]):
+        for k in range(columns.shape[1]):  # the first one twice: a NaN alone becomes canonical
             result = pick(result, columns[:, k])
         return result
 
