@@ -11,6 +11,7 @@ from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.tcgen05.idesc import Target
 from gpukit.emulator.tcgen05.kinds import KINDS
 from gpukit.emulator.tcgen05.pair import take_group
+from gpukit.emulator.tcgen05.target import require_target
 
 if TYPE_CHECKING:
     from gpukit.emulator.assembler import Assembler
@@ -64,9 +65,7 @@ class Form:
     def __init__(
         self, instr: Instr, modifiers: Modifiers, assembler: Assembler, ws: bool = False
     ) -> None:
-        target = assembler.module.target
-        if not target.startswith(("sm_100", "sm_101", "sm_103", "sm_110")):
-            raise Unsupported(f"tcgen05 needs .target sm_100a, not {target}")
+        require_target(assembler)
         self.ws = ws
         self.cta_group = take_group(modifiers, assembler)
         if ws and self.cta_group == 2:
