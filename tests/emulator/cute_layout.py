@@ -169,5 +169,12 @@ def accumulator(m, n, group=1, ws=False):
 
 
 def scale_factors(rows):
-    """[row, copy] of scale factors: 32 rows a column, four copies."""
+    """[row, copy] of scale factors: 32 rows a column, a copy in every quarter of the lanes."""
     return Layout(((32, -(-rows // 32)), 4), ((1, 128), 32))
+
+
+def split_scale_factors(rows):
+    """[row, copy] of B's where lanes 64 to 127 compute the second half of the columns."""
+    half = rows // 2
+    assert half % 32 == 0
+    return Layout(((32, half // 32, 2), 2), ((1, 128, 64), 32))
