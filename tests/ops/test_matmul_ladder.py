@@ -7,55 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rungs
+from rungs import operand
 
 import gpukit
 from gpukit import dtypes, emulator, kernels
 from gpukit.devices import emulated
 from gpukit.devices.emulated import EmulatedDevice
-from gpukit.emulator.counters import Counters
 from gpukit.emulator.policies import POLICIES
-from gpukit.emulator.trace import Span, Trace
+from gpukit.emulator.trace import Span
 from gpukit.errors import ArgumentError, UnknownKernelError, UnsupportedError
 from gpukit.ops import matmul_sm90
-from gpukit.reference import matmul as ref
-from gpukit.reference.tolerance import scaled_error
 
 RUNGS = range(2, 9)
-GUARD = 8  # rows before and after C that nobody may touch
+check = partial(rungs.check, matmul_sm90.launch)
+counted = partial(rungs.counted, matmul_sm90.launch)
 
 
 @pytest.fixture
 def h100() -> EmulatedDevice:
     return emulated.get("h100")
-
-
-def operand(shape: tuple[int, int], dtype: dtypes.DType, seed: int) -> np.ndarray:
-    """Normal values, rows 16-byte aligned, in a matrix whose other columns are NaN."""
-    rows, columns = shape
-    wide = np.full((rows, -(-columns // 8) * 8 + 8), np.nan, dtype.numpy)
-    wide[:, :columns] = np.random.default_rng(seed).standard_normal(shape)
-    return wide[:, :columns]
-
-
-def check(rung: int, device: EmulatedDevice, m: int, n: int, k: int, *, dtype: str = "bf16",
-          out: str = "bf16", **options: Any) -> np.ndarray:
-    """Launch one rung; the whole result is right and nothing beside it was written."""
-    given, result = dtypes.parse(dtype), dtypes.parse(out)
-    a, b = operand((m, k), given, m + k), operand((n, k), given, n + k + 1).T
-    around = np.full((GUARD + m + GUARD, n), np.nan, result.numpy)
-    c = around[GUARD:-GUARD]
-    matmul_sm90.launch(rung, device, a, b, c, **options)
-    got = around.astype(np.float64)
-    assert np.isnan(got[:GUARD]).all() and np.isnan(got[-GUARD:]).all()
-    assert scaled_error(got[GUARD:-GUARD], ref.oracle(a, b), ref.bound(a, b, result)) <= 1
-    return c
-
-
-def counted(rung: int, device: EmulatedDevice, *shape: int, **options: Any) -> Counters:
-    """Counters of a checked launch."""
-    check(rung, device, *shape, **options)
-    assert device.last_counters is not None
-    return device.last_counters
 
 
 # Results
@@ -187,21 +158,17 @@ def test_rung_8_loads_the_next_tile_during_the_write_out(
         h100: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, tiles, stores = 3, 4, 2 * 2  # two consumers, two pieces of 64 columns
 
-    def traced(rung: int, **options: Any) -> tuple[list[Span], list[Span]]:
-        """Loads and stores of the first CTA, in order of issue."""
-        trace = Trace()
-        monkeypatch.setattr(emulator, "run", partial(run, listeners=[trace]))
-        check(rung, h100, 128 * tiles, 128, 64 * steps, bn=128, cluster=1, **options)
-        spans = sorted((s for s in trace.spans if s.cta == (0, 0, 0)), key=lambda s: s.start)
-        return ([s for s in spans if s.track == "TMA loads"],
-                [s for s in spans if s.track == "TMA stores"])
+    def first_cta(rung: int, **options: Any) -> tuple[list[Span], list[Span]]:
+        """Its loads and stores, in order of issue."""
+        spans = rungs.traced(monkeypatch, lambda: check(
+            rung, h100, 128 * tiles, 128, 64 * steps, bn=128, cluster=1, **options))
+        return rungs.of(spans, 0, "TMA loads"), rungs.of(spans, 0, "TMA stores")
 
-    run = emulator.run
-    loads, written = traced(7)
+    loads, written = first_cta(7)
     assert (len(loads), len(written)) == (2 * steps, stores)
     assert loads[-1].end <= written[0].start  # one tile, then the CTA is over
 
-    loads, written = traced(8, ctas=1)
+    loads, written = first_cta(8, ctas=1)
     assert (len(loads), len(written)) == (2 * steps * tiles, stores * tiles)
     for tile in range(1, tiles):
         assert loads[2 * steps * tile].start < written[stores * tile - 1].start
