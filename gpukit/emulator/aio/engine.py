@@ -61,16 +61,18 @@ def issue(
     cells_read: tuple[Cells, ...] = (),
     cells_written: tuple[Cells, ...] = (),
     form: Hashable = None,
+    pc: int | None = None,
 ) -> AsyncOp:
     """Announce an operation.
 
     Its destination bytes in shared memory become undefined, unless it ``combines`` with them.
-    ``cells_read``, ``cells_written`` and ``form`` are those of ``AsyncOp``.
+    ``cells_read``, ``cells_written`` and ``form`` are those of ``AsyncOp``; ``pc`` is the warp's
+    own unless it runs in a gang.
     """
     numbers = warp.cta.cluster[0].state(OpNumbers)
     op = AsyncOp(
-        numbers.next, kind, warp, mask, warp.current.pc, proxy, reads, writes, cells_read,
-        cells_written, form,
+        numbers.next, kind, warp, mask, warp.current.pc if pc is None else pc, proxy, reads, writes,
+        cells_read, cells_written, form,
     )  # fmt: skip
     numbers.next += 1
     for part in (*reads, *writes):

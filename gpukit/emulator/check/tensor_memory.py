@@ -37,13 +37,17 @@ COMMIT = "tcgen05.commit"
 
 @dataclass(eq=False, slots=True)
 class Use:
-    """Cells that an operation reads or writes, and the moment of its issue."""
+    """Cells that an operation reads or writes, and the moment of its issue.
+
+    ``chain`` are it and all those that it runs behind: when it is complete, so are they.
+    """
 
     op: AsyncOp
     bit: int
     cells: Cells
     writes: bool
     moment: int
+    chain: int
 
 
 @dataclass(slots=True)
@@ -101,32 +105,38 @@ class TensorMemory:
 
     def issued(self, op: AsyncOp, bit: int) -> None:
         """An operation that uses Tensor Memory."""
+        chain = bit
+        parts = [(False, cells) for cells in op.cells_read]
+        parts += [(True, cells) for cells in op.cells_written]
+        for writes, cells in parts:
+            chain |= self._check(op, cells, writes)
+        self._count(op, bit, chain)
+        moment = self._clocks.lane_stamps.item(op.warp.lo) & MOMENT
+        for writes, cells in parts:
+            self._note(Use(op, bit, cells, writes, moment, chain))
+
+    def _count(self, op: AsyncOp, bit: int, chain: int) -> None:
+        """What the warp has in flight, and what its thread's next commit will stand for."""
         known = self._known[op.warp.lo // 32]
         if op.kind in OWN:
             known.pending |= bit
-        else:
-            known.issued |= bit
-            thread = op.warp, _lane(op)
-            self._issued[thread] = self._issued.get(thread, 0) | bit
-        for cells in op.cells_read:
-            self._check(op, cells, False)
-        for cells in op.cells_written:
-            self._check(op, cells, True)
-        moment = self._clocks.lane_stamps.item(op.warp.lo) & MOMENT
-        for cells in op.cells_read:
-            self._note(Use(op, bit, cells, False, moment))
-        for cells in op.cells_written:
-            self._note(Use(op, bit, cells, True, moment))
+            return
+        known.issued |= bit
+        thread = op.warp, _lane(op)
+        self._issued[thread] = self._issued.get(thread, 0) | chain
 
-    def _check(self, op: AsyncOp, cells: Cells, writes: bool) -> None:
+    def _check(self, op: AsyncOp, cells: Cells, writes: bool) -> int:
+        """Compare with earlier uses; returns those that the operation runs behind."""
         known = self._known[op.warp.lo // 32]
         self._check_allocated(op.warp, cells, known)
-        complete = known.complete | known.waited
+        complete, chain = known.complete | known.waited, 0
         for use in self._uses.get(cells.slot, ()):
             if use.bit & complete or not (writes or use.writes) or not use.cells.meets(cells):
                 continue
             if not self._runs_behind(use, op, known):
                 raise self._complaint(use, op, cells, writes)
+            chain |= use.chain
+        return chain
 
     def _runs_behind(self, use: Use, op: AsyncOp, known: Knowledge) -> bool:
         return bool(use.op.warp is op.warp or use.bit & known.ordered) and pipelined(use, op)

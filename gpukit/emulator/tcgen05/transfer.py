@@ -16,7 +16,7 @@ import numpy as np
 
 from gpukit.emulator.aio import engine
 from gpukit.emulator.check.async_ops import AsyncOp, Cells
-from gpukit.emulator.errors import CollectiveError, TensorMemoryError
+from gpukit.emulator.errors import CollectiveError, KernelFault, TensorMemoryError
 from gpukit.emulator.instructions import Modifiers, Op, Unsupported, op
 from gpukit.emulator.mma.warpgroup import warps_of
 from gpukit.emulator.outcomes import Outcome
@@ -68,14 +68,14 @@ class Transfer:
         offset = 0 if self._offset is None else lanes.V[self._offset].item(0)
         return [address + offset for address in values[:, 0].tolist()]
 
-    def announce(self, warp: Warp, address: int) -> Tmem:
+    def announce(self, warp: Warp, address: int, pc: int) -> Tmem:
         """Check the address and tell the listeners; returns the memory."""
         tmem = tmem_of(warp.cta)
         blocks = self._find(warp, tmem, address)
         if warp.wave.listeners:
             reads, writes = ((), blocks) if self.kind == "tcgen05.st" else (blocks, ())
             made = engine.issue(
-                warp, None, self.kind, (), (), cells_read=reads, cells_written=writes
+                warp, None, self.kind, (), (), cells_read=reads, cells_written=writes, pc=pc
             )
             made.done = made.read_done = True
             key = warp, self.kind
@@ -126,8 +126,8 @@ def _rows(assembler: Assembler, registers: Operand, count: int) -> Any:
     return slice(first, first + count) if (np.diff(rows) == 1).all() else rows
 
 
-def _load(transfer: Transfer, warp: Warp, address: int) -> None:
-    tmem = transfer.announce(warp, address)
+def _load(transfer: Transfer, warp: Warp, address: int, pc: int) -> None:
+    tmem = transfer.announce(warp, address, pc)
     lane, column, part = lane_of(address), column_of(address), transfer.fragment
     if part.plain:
         block = tmem.read(slice(lane, lane + 32), slice(column, column + part.width)).T
@@ -143,8 +143,8 @@ def _gather(tmem: Tmem, part: Fragment, rows: Any, columns: Any) -> Any:
     return low & _LOW | tmem.read(rows, columns + 1) << np.uint32(16)
 
 
-def _store(transfer: Transfer, warp: Warp, address: int) -> None:
-    tmem = transfer.announce(warp, address)
+def _store(transfer: Transfer, warp: Warp, address: int, pc: int) -> None:
+    tmem = transfer.announce(warp, address, pc)
     lane, column, part = lane_of(address), column_of(address), transfer.fragment
     values = warp.registers(32)[transfer.rows].view(np.uint32)
     if part.plain:
@@ -161,7 +161,11 @@ def _operation(transfer: Transfer, move: Callable[[Transfer, Warp, int], None], 
     def body(lanes: Lanes) -> Outcome:
         places = transfer.places(lanes)
         for warp, address in zip(warps_of(lanes), places, strict=True):
-            move(transfer, warp, address)
+            try:
+                move(transfer, warp, address, lanes.current.pc)
+            except KernelFault as fault:
+                fault.locate(lanes.where(warp.lo - lanes.lo))
+                raise
         lanes.wave.launch.count(counter, transfer.bytes * len(places))
         return None
 
