@@ -43,6 +43,7 @@ COMMANDS = {
     "compare": ("gpukit_cli.compare:compare", "Compare two results; fail on a regression."),
     "report": ("gpukit_cli.report:report", "Turn a result into a Markdown page."),
     "plot": ("gpukit_cli.plot:plot", "Draw a result."),
+    "model": ("gpukit_cli.model:model", "Model the time of ladders on a GPU that is not there."),
 }
 
 

@@ -169,6 +169,7 @@ def _load(warp: Warp, lane: int, load: _Load) -> None:
     _count(warp, source)
     count_load(warp, source.bytes, len(ctas))
     warp.wave.launch.count("tma_write_wavefronts", -(-geometry.extent // 128) * len(ctas))
+    warp.wave.launch.count("tma_load_rows", geometry.rows)
     load_once = cache(source.load)
     for number, target in enumerate(targets):  # each receives its box at a time of its own
         made = engine.issue(warp, engine.one_lane(lane), "tma_load", reads, (target.range,))
