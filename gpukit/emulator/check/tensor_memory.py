@@ -105,6 +105,8 @@ class TensorMemory:
 
     def issued(self, op: AsyncOp, bit: int) -> None:
         """An operation that uses Tensor Memory."""
+        if self._continues(op, bit):
+            return
         chain = bit
         parts = [(False, cells) for cells in op.cells_read]
         parts += [(True, cells) for cells in op.cells_written]
@@ -114,6 +116,29 @@ class TensorMemory:
         moment = self._clocks.lane_stamps.item(op.warp.lo) & MOMENT
         for writes, cells in parts:
             self._note(Use(op, bit, cells, writes, moment, chain))
+
+    def _continues(self, op: AsyncOp, bit: int) -> bool:
+        """The usual case: the same accumulator again, and nothing else has been used since."""
+        if op.cells_read or not op.form:
+            return False
+        lasts = [self._last_use(cells) for cells in op.cells_written]
+        chain = bit
+        for last in lasts:
+            if last is None or last.op.form != op.form or last.op.warp is not op.warp:
+                return False
+            chain |= last.chain
+        for last in lasts:
+            assert last is not None
+            last.op, last.bit, last.chain = op, bit, chain
+            last.moment = self._clocks.lane_stamps.item(op.warp.lo) & MOMENT
+        self._count(op, bit, chain)
+        return True
+
+    def _last_use(self, cells: Cells) -> Use | None:
+        """The latest use of a CTA's memory, if it wrote just these cells."""
+        uses = self._uses.get(cells.slot)
+        last = uses[-1] if uses else None
+        return last if last is not None and last.writes and last.cells == cells else None
 
     def _count(self, op: AsyncOp, bit: int, chain: int) -> None:
         """What the warp has in flight, and what its thread's next commit will stand for."""
