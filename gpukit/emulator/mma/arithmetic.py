@@ -28,6 +28,7 @@ _NAN = {
     np.dtype(np.float16): (np.dtype(np.uint16), np.uint16(0x7FFF)),
 }
 _S32 = np.iinfo(np.int32)
+_SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses one thread
 ACCUMULATORS: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
@@ -42,6 +43,20 @@ def product(a: Any, b: Any, bit_operation: str = "") -> Any:
     if bit_operation == "xor":
         ones = a.sum(axis=-1)[..., :, None] + b.sum(axis=-2)[..., None, :]
         return ones - 2 * sums
+    return sums
+
+
+def serial_product(a: Any, b: Any) -> Any:
+    """A @ B of two matrices in binary64, in parts for which a BLAS library starts no threads.
+
+    Products of a few hundred rows take microseconds; waking threads for them can take a
+    millisecond, on a busy machine.
+    """
+    sums = np.empty((a.shape[0], b.shape[1]))
+    rows = max(1, _SERIAL // b.size)
+    for first in range(0, len(a), rows):
+        part = slice(first, first + rows)
+        np.matmul(a[part], b, out=sums[part])
     return sums
 
 

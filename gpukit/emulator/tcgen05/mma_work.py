@@ -120,7 +120,7 @@ class Multiplication:
             rows = self._enabled(block)
             lanes, left = _lanes_of(block)[rows], left[rows]
         columns = slice(self.d_column, self.d_column + block.width)
-        sums = arithmetic.product(left, right.T)
+        sums = arithmetic.serial_product(left, right.T)
         if self.idesc.negative:
             np.negative(sums, out=sums)
         old = self._old(tmem, lanes, columns) if self.add else None
