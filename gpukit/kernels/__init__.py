@@ -6,6 +6,7 @@ from functools import cache
 
 from gpukit.errors import UnknownKernelError
 from gpukit.kernels import (
+    attention,
     elementwise,
     matmul,
     matmul_helpers,
@@ -13,6 +14,7 @@ from gpukit.kernels import (
     matmul_sm80,
     matmul_sm90,
     matmul_sm100,
+    sampling,
     timing,
 )
 from gpukit.kernels.spec import KernelSpec, Param, Tunable
@@ -24,7 +26,7 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
     families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
-                matmul_helpers, timing)
+                matmul_helpers, attention, sampling, timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

@@ -1,0 +1,62 @@
+// Where the keys and values of one KV head of one sequence lie, and how a warp fetches a tile of them:
+// 16 rows, 16 bytes per lane, by cp.async.
+//
+// Rows outside the span are neither read nor looked up, they become zeros: a page table may hold
+// anything beyond the last page, and memory past the end of a sequence may hold NaN.
+#pragma once
+
+#include "attention/decode/rules.cuh"
+#include "common/cp_async.cuh"
+#include "common/warp.cuh"
+
+namespace decode {
+
+constexpr int TILE = 16;  // keys per step of a warp
+
+// none: rows at a fixed stride. whole: pages of a multiple of TILE rows, so that a tile has one page.
+// any: pages of any power of two, looked up row by row.
+enum class Pages { none, whole, any };
+
+// Rows of K, or of V: base is row 0 of the sequence, or of page 0.
+template <class T> struct Rows {
+    const T* base;
+    i64 row, page;  // elements from row to row, from page to page
+};
+
+template <class T, int DIM, Pages PAGES> struct Cache {
+    static constexpr int PITCH = DIM * 2 + 16;  // bytes of a row: eight of them start in eight banks
+    static constexpr int PIECES = DIM / 8;      // of 16 bytes
+    static constexpr int COPIES = TILE * PIECES / warp::SIZE;
+    static_assert(DIM % 16 == 0 && sizeof(T) == 2);
+
+    const u32* table;  // the sequence's pages
+    i32 shift;         // log2 of the rows of a page
+    Span span;
+
+    // What the table says of the tile that starts at this key: its page, or that of this lane's key.
+    __device__ __forceinline__ u32 look_up(i32 tile) const {
+        if constexpr (PAGES == Pages::none) return 0;
+        const i32 lane = PAGES == Pages::any ? warp::lane() % TILE : max(span.first - tile, 0);
+        return span.has(tile + lane) ? table[(tile + lane) >> shift] : 0;
+    }
+
+    __device__ __forceinline__ void fetch(u8* slot, const Rows<T>& rows, i32 tile, u32 page) const {
+        const i32 in_page = (1 << shift) - 1;
+        const T* from = rows.base;
+        if constexpr (PAGES == Pages::none) from += i64(tile) * rows.row;
+        if constexpr (PAGES == Pages::whole) from += page * rows.page + i64(tile & in_page) * rows.row;
+#pragma unroll
+        for (int i = 0; i < COPIES; i++) {
+            const int piece = i * warp::SIZE + warp::lane();
+            const int r = piece / PIECES, column = piece % PIECES;
+            const T* row = from + r * rows.row;
+            if constexpr (PAGES == Pages::any)
+                row = from + __shfl_sync(0xffffffff, page, r) * rows.page +
+                      ((tile + r) & in_page) * rows.row;
+            cp_async::copy<16, false>(slot + r * PITCH + column * 16, row + column * 8,
+                                      span.has(tile + r) ? 16 : 0);
+        }
+    }
+};
+
+}  // namespace decode

@@ -1,0 +1,133 @@
+// Putting the states of the warps of a CTA, of the CTAs of a cluster and of the clusters that share a
+// KV head's keys together, in a fixed order: the same bits every run.
+//
+// A state over some keys is (top, sum, values): the largest score, the sum of weights 2^(score - top)
+// and of weights times values. The unit of work is an item, four neighbouring dims of one query row.
+// Warps meet in shared memory, CTAs of a cluster in each other's, clusters in global memory, where
+// the last one to arrive does the rest: no second launch, and no counter to reset.
+#pragma once
+
+#include "attention/decode/softmax.cuh"
+#include "common/cluster.cuh"
+
+namespace decode {
+
+struct State {
+    float4 values;
+    f32 top, sum;
+
+    __device__ __forceinline__ static State none() {
+        return {{0.0f, 0.0f, 0.0f, 0.0f}, minus_infinity(), 0.0f};
+    }
+    __device__ __forceinline__ void add(const State& x) {
+        const f32 grown = fmaxf(top, x.top);
+        const f32 mine = ptx::ex2(top - finite(grown)), other = ptx::ex2(x.top - finite(grown));
+        values.x = values.x * mine + x.values.x * other;
+        values.y = values.y * mine + x.values.y * other;
+        values.z = values.z * mine + x.values.z * other;
+        values.w = values.w * mine + x.values.w * other;
+        sum = sum * mine + x.sum * other;
+        top = grown;
+    }
+};
+
+// The states of a CTA's warps in shared memory, in the place of the rings.
+template <int ROWS, int DIM, int WARPS> struct Board {
+    static constexpr int PITCH = DIM + 4;  // f32 of a row
+    static constexpr int STATISTICS = WARPS * ROWS * PITCH * 4;
+    static constexpr int BYTES = STATISTICS + WARPS * ROWS * 8;
+
+    f32* values;
+    float2* statistics;
+
+    __device__ __forceinline__ explicit Board(u8* base)
+        : values(reinterpret_cast<f32*>(base)),
+          statistics(reinterpret_cast<float2*>(base + STATISTICS)) {}
+
+    template <class F>
+    __device__ __forceinline__ void put(const F& f, const Softmax<F>& softmax, int warp,
+                                        int rows) const {
+#pragma unroll
+        for (int n = 0; n < F::SUMS; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int row = F::row(F::entry(n, e));
+                if (row < rows) values[(warp * ROWS + row) * PITCH + F::dim(n, e)] = f.o[n][e];
+            }
+#pragma unroll
+        for (int i = 0; i < F::ENTRIES; i++)
+            statistics[warp * ROWS + F::row(i)] = {softmax.top[i], softmax.sum[i]};
+    }
+
+    __device__ __forceinline__ State get(int item) const {
+        const int row = item / (DIM / 4), column = item % (DIM / 4) * 4;
+        State state = State::none();
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            const float2 s = statistics[w * ROWS + row];
+            state.add({*reinterpret_cast<const float4*>(values + (w * ROWS + row) * PITCH + column),
+                       s.x, s.y});
+        }
+        return state;
+    }
+};
+
+// The states of a CTA's items, for the cluster to read.
+template <int CLUSTER> struct Exchange {
+    float4* base;  // two for an item
+
+    __device__ __forceinline__ void put(int item, const State& state) const {
+        base[2 * item] = state.values;
+        base[2 * item + 1] = {state.top, state.sum, 0.0f, 0.0f};
+    }
+    __device__ __forceinline__ State get(int item) const {
+        const u32 at = static_cast<u32>(__cvta_generic_to_shared(base + 2 * item));
+        State state = State::none();
+#pragma unroll
+        for (int rank = 0; rank < CLUSTER; rank++) {
+            const u32 there = cluster::map(at, rank);
+            const float4 statistics = cluster::load4(there + 16);
+            state.add({cluster::load4(there), statistics.x, statistics.y});
+        }
+        return state;
+    }
+};
+
+// The states of the parts of one KV head's keys, in global memory: values and statistics of all items
+// of a part after another.
+struct Parts {
+    float4* values;
+    float2* statistics;
+    u32* arrived;  // how many parts have; back to 0 after the last
+    i32 parts, items;
+
+    __device__ __forceinline__ void put(i32 part, i32 item, const State& state) const {
+        const i64 at = i64(part) * items + item;
+        values[at] = state.values;
+        statistics[at] = {state.top, state.sum};
+    }
+    __device__ __forceinline__ State get(i32 item) const {
+        State state = State::none();
+#pragma unroll 8
+        for (i32 part = 0; part < parts; part++) {
+            const i64 at = i64(part) * items + item;
+            const float2 s = __ldcg(statistics + at);
+            state.add({__ldcg(values + at), s.x, s.y});
+        }
+        return state;
+    }
+
+    // Whether this CTA is the last one here: then all others' states are there to be read.
+    __device__ __forceinline__ bool last(u32* word) const {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            *word = atomicInc(arrived, u32(parts - 1));
+            __threadfence();
+        }
+        __syncthreads();
+        return *word == u32(parts - 1);
+    }
+};
+
+}  // namespace decode

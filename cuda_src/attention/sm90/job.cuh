@@ -1,0 +1,85 @@
+// A tile of queries as all roles of a CTA see it: which sequence, which rows, which keys.
+#pragma once
+
+#include "attention/mask.cuh"
+#include "attention/sm90/keys.cuh"
+#include "attention/sm90/schedule.cuh"
+#include "attention/sm90/shape.cuh"
+#include "attention/terms.cuh"
+#include "common/cluster.cuh"
+
+namespace attention {
+
+// Where sequences start and end; null pointers mean what is said beside them.
+struct Lengths {
+    i32 queries, keys;       // of each sequence, unless
+    const u32* q_offsets;    // [batch + 1] rows of queries: null for [batch, queries]
+    const u32* k_offsets;    // [batch + 1] rows of keys: null for [batch, keys]
+    const u32* k_lengths;    // [batch] keys that count: null for all of them
+};
+
+struct Sequence {
+    i32 q_first, queries, k_first, keys;
+
+    template <Keys KEYS>
+    static __device__ __forceinline__ Sequence of(const Lengths& l, i32 batch) {
+        Sequence s{0, l.queries, 0, l.keys};
+        if constexpr (KEYS != Keys::dense) {
+            if (l.q_offsets != nullptr) {
+                s.q_first = l.q_offsets[batch];
+                s.queries = i32(l.q_offsets[batch + 1]) - s.q_first;
+            }
+            if (l.k_offsets != nullptr) {
+                s.k_first = l.k_offsets[batch];
+                s.keys = i32(l.k_offsets[batch + 1]) - s.k_first;
+            }
+            if (l.k_lengths != nullptr) s.keys = l.k_lengths[batch];
+        }
+        return s;
+    }
+};
+
+// What a call is, apart from its arrays.
+struct Call {
+    Lengths lengths;
+    Schedule schedule;   // in units of what a cluster works on
+    i32 group;           // heads that share a tile: row r is query r / group of head r % group
+    i32 share;           // tiles' heads per KV head
+    i32 pair_heads;      // CTAs of a cluster take neighbouring heads, not neighbouring rows
+    i32 top_left, left, right, chunk;
+    Pages pages;
+    i32 table_batch;     // entries from sequence to sequence of the table
+};
+
+template <class S, Mask MASK, Keys KEYS, int CTAS> struct Job {
+    Sequence sequence;
+    Visible<MASK> visible;
+    i32 head, batch;  // of the tile; `head` counts groups of heads
+    i32 row, rows;    // first row of this CTA, and how many the sequence has
+    i32 first, end;   // blocks of N keys that some row sees
+
+    static constexpr int ROWS = S::WGS * S::ROWS;
+
+    __device__ __forceinline__ Job(const Call& call, i32 index, u32 rank) {
+        const Tile tile = call.schedule.at(index);
+        const bool pair_rows = CTAS > 1 && !call.pair_heads;
+        batch = tile.batch;
+        head = CTAS > 1 && call.pair_heads ? tile.head * CTAS + rank : tile.head;
+        sequence = Sequence::of<KEYS>(call.lengths, batch);
+        rows = sequence.queries * call.group;
+        visible = {sequence.keys, call.top_left ? 0 : sequence.keys - sequence.queries, call.left,
+                   call.right, call.chunk};
+        // CTAs of a cluster walk the same keys: those that any of their rows sees.
+        const i32 span = pair_rows ? CTAS * ROWS : ROWS, start = tile.m * span;
+        row = start + (pair_rows ? rank * ROWS : 0);
+        first = end = 0;
+        if (start < rows) {
+            const i32 last = min(start + span, rows) - 1;
+            first = visible.of(start / call.group).first / S::N;
+            end = (visible.of(last / call.group).end + S::N - 1) / S::N;
+        }
+    }
+    __device__ __forceinline__ bool empty() const { return first >= end; }
+};
+
+}  // namespace attention

@@ -1,0 +1,263 @@
+// Attention kernel 5, Hopper: warpgroups in turns, persistent CTAs; what gpukit.attention runs.
+//
+// Idea over kernel 4: the warpgroups take turns at starting products. While one's scores and sums run on
+// the tensor cores, the other does its softmax; named barriers keep them half a step apart. CTAs are
+// persistent and take tiles longest first, so that the producer fetches the next tile's queries and keys
+// while this one's output leaves.
+//
+// A step of a warpgroup, for block j of the keys (from the right, where masks are):
+//     my turn: start S = Q K_j^T, start O += P V_{j+1}; the next one's turn
+//     S there: scale, mask, maximum, P = 2^(S - max)
+//     O there: rescale by what the maximum grew, round P
+//
+// Napkin (d 128, 128 x 128): 4096 FLOP/clk make 2048 clk of products per step, of which 16384 ex2 at 16
+// a clk take 1024 and the rest of the softmax some 640 issue slots: all of it fits under the products of
+// the other warpgroup. From L2 come 64 KB a step: 32 bytes per clk and SM, 5.8 TB/s at 750 TFLOPS, about
+// what L2 gives. So clusters of two share keys by multicast where their masks agree.
+//
+// GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
+#include "attention/sm90/finish.cuh"
+#include "attention/sm90/load.cuh"
+
+using namespace attention;
+
+constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
+
+// A consumer warpgroup.
+template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
+    using T = typename S::T;
+    using Work = Job<S, MASK, KEYS, CTAS>;
+
+    const Shared<S>& shared;
+    const Call& call;
+    const Terms<T>& terms;
+    f32 c;
+    int wg;
+    Cursor<S::STAGES> at_k, at_v;
+    u32 q_parity = 0;
+    RowTerms<T, TERMS> rows[2];
+    Interval seen[2];
+
+    __device__ __forceinline__ Consumer(const Shared<S>& shared, const Call& call,
+                                        const Terms<T>& terms, int wg)
+        : shared(shared), call(call), terms(terms), c(TERMS ? LOG2E : terms.scale * LOG2E), wg(wg) {
+        if (S::WGS > 1 && wg == S::WGS - 1) pass_turn();  // the first one's
+    }
+
+    __device__ __forceinline__ void await_turn() const {
+        if constexpr (S::WGS > 1) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+    }
+    __device__ __forceinline__ void pass_turn() const {
+        if constexpr (S::WGS > 1)
+            warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
+    }
+    // At the very end the first one takes the turn that nobody needs.
+    __device__ __forceinline__ void settle() const {
+        if (wg == 0) await_turn();
+    }
+
+    // Thread i of a warpgroup tells CTA i of the cluster that a stage is free.
+    static __device__ __forceinline__ void release(Barrier* empty) {
+        const u32 thread = threadIdx.x % warp::GROUP;
+        if constexpr (CTAS == 1) {
+            if (thread == 0) mbarrier::arrive(empty);
+        } else if (thread < CTAS) {
+            mbarrier::arrive_remote(empty, thread);
+        }
+    }
+    __device__ __forceinline__ void release_k() {
+        release(shared.k_empty(at_k.stage));
+        at_k.next();
+    }
+    __device__ __forceinline__ void release_v() {
+        release(shared.v_empty(at_v.stage));
+        at_v.next();
+    }
+    __device__ __forceinline__ void release_q() {
+        if (threadIdx.x % warp::GROUP == 0) mbarrier::arrive(shared.q_empty(wg));
+        q_parity ^= 1;
+    }
+
+    __device__ __forceinline__ void start(const Work& job) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const Row row = Row::of(call, job, wg, h);
+            seen[h] = job.visible.of(row.query);
+            if constexpr (TERMS != 0) {
+                rows[h] = {};
+                if (row.exists)
+                    rows[h].start(terms, job.batch, row.head, row.query,
+                                  call.lengths.q_offsets != nullptr ? 0 : job.batch,
+                                  job.sequence.q_first + row.query, job.visible.shift);
+            }
+        }
+    }
+
+    // Whether block j holds keys that some row of this warpgroup must not see.
+    __device__ __forceinline__ bool partial(const Work& job, i32 j) const {
+        const i32 row = job.row + wg * S::ROWS;
+        const Interval top = job.visible.of(row / call.group);
+        bool hidden = (j + 1) * S::N > top.end;
+        if constexpr (MASK == Mask::window) {
+            const Interval bottom = job.visible.of((row + S::ROWS - 1) / call.group);
+            hidden = hidden || j * S::N < bottom.first;
+        }
+        return hidden;
+    }
+
+    __device__ __forceinline__ float2 weigh(typename S::Scores& s, Softmax& softmax,
+                                            const Work& job, i32 j) const {
+        if constexpr (TERMS != 0)
+            add_terms<T, TERMS>(s, rows, j * S::N, job.sequence.keys, terms);
+        if (partial(job, j)) hide<MASK>(s, seen, j * S::N);
+        return softmax.step(s, c);
+    }
+
+    // Scores of the first block, with nothing to do meanwhile.
+    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax,
+                                                const Work& job) {
+        typename S::Scores s;
+        mbarrier::wait(shared.q_full(wg), q_parity);
+        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        wgmma::fence();
+        start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
+        wgmma::wait<0>();
+        wgmma::hold(s);
+        release_k();
+        weigh(s, softmax, job, job.end - 1);
+        pack_all<T>(p, s);
+    }
+
+    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
+                                         Softmax& softmax, const Work& job, i32 j) {
+        typename S::Scores s;
+        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        await_turn();
+        wgmma::fence();
+        start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
+        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
+        start_values<S>(o, p, shared.v(at_v.stage));
+        pass_turn();
+        wgmma::wait<1>();
+        wgmma::hold(s);
+        release_k();
+        const float2 correction = weigh(s, softmax, job, j);
+        wgmma::wait<0>();
+        wgmma::hold(o);
+        wgmma::hold(p);
+        release_v();
+        pack_all<T>(p, s);
+        scale_rows(o, correction);
+    }
+
+    __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
+        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
+        wgmma::fence();
+        start_values<S>(o, p, shared.v(at_v.stage));
+        wgmma::wait<0>();
+        wgmma::hold(o);
+        release_v();
+    }
+
+    __device__ __forceinline__ void tile(const Work& job, const Results<T>& to) {
+        typename S::Sums o;
+#pragma unroll
+        for (int i = 0; i < S::DV / 2; i++) o[i] = 0.0f;
+        Softmax softmax;
+        if (!job.empty()) {
+            typename S::Weights p;
+            start(job);
+            first_block(p, softmax, job);
+            for (i32 j = job.end - 2; j >= job.first; j--) step(o, p, softmax, job, j);
+            release_q();
+            last_values(o, p);
+        }
+        finish(call, job, to, o, softmax, c, wg);
+    }
+};
+
+// Calls `work(index)` for every tile of this CTA's cluster.
+template <int CTAS, class Work>
+__device__ __forceinline__ void for_each_tile(const Schedule& schedule, Work work) {
+    const i32 workers = gridDim.x / CTAS, worker = blockIdx.x / CTAS, count = schedule.count();
+    for (i32 round = 0; round * workers < count; round++) {
+        const i32 index = Schedule::turn(round, worker, workers);
+        if (index < count) work(index);
+    }
+}
+
+// A CTA that is gone could not be told that a stage is free: stay until all of them are.
+template <class S>
+__device__ __forceinline__ void await_all(const Shared<S>& shared, Cursor<S::STAGES> at_k,
+                                          Cursor<S::STAGES> at_v) {
+    for (int i = 0; i < S::STAGES; i++, at_k.next(), at_v.next()) {
+        mbarrier::wait(shared.k_empty(at_k.stage), at_k.parity ^ 1);
+        mbarrier::wait(shared.v_empty(at_v.stage), at_v.parity ^ 1);
+    }
+}
+
+template <class S, Mask MASK, Keys KEYS, int CTAS>
+__device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& maps,
+                                        const Call& call) {
+    using Work = Job<S, MASK, KEYS, CTAS>;
+    const u32 rank = CTAS > 1 ? cluster::rank() : 0;
+    if (warp::index() == 0) {
+        Cursor<S::STAGES> at_k, at_v;
+        for_each_tile<CTAS>(call.schedule, [&](i32 index) {
+            const Work job(call, index, rank);
+            if (!job.empty()) load_keys(shared, maps, call, job, at_k, at_v);
+        });
+        if constexpr (CTAS > 1) await_all(shared, at_k, at_v);
+    } else if (threadIdx.x == warp::SIZE) {
+        u32 parity = 0;
+        for_each_tile<CTAS>(call.schedule, [&](i32 index) {
+            const Work job(call, index, rank);
+            if (!job.empty()) load_queries(shared, maps.q, call, job, parity), parity ^= 1;
+        });
+    }
+    __syncwarp();
+}
+
+template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS, int CTAS>
+__global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__((WGS + 1) * 128, 1)
+k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+            const __grid_constant__ TensorMap map_v, T* out, i64 out_token, i64 out_head,
+            i64 out_batch, f32* lse, i64 lse_token, i64 lse_head, i64 lse_batch, i32 queries,
+            i32 keys, i32 m_tiles, i32 heads, i32 batch, i32 section, i32 group, i32 share,
+            i32 pair_heads, f32 scale, i32 top_left, i32 left, i32 right, i32 chunk,
+            const f32* sinks, f32 softcap, const f32* slopes, i64 slopes_batch, const T* bias,
+            i64 bias_batch, i64 bias_head, i64 bias_query, i64 bias_key, const T* relative,
+            i64 relative_batch, i64 relative_query, i64 relative_head, i32 extent,
+            const u32* q_offsets, const u32* k_offsets, const u32* k_lengths, const u32* table,
+            i32 table_batch, i32 page, i32 page_box) {
+    using S = Shape<T, D, DV, N, WGS, STAGES>;
+    extern __shared__ __align__(1024) u8 memory[];
+    const Shared<S> shared{memory};
+    const Call call{{queries, keys, q_offsets, k_offsets, k_lengths},
+                    {m_tiles, heads, batch, section}, group, share, pair_heads, top_left, left,
+                    right, chunk, {table, page, page_box}, table_batch};
+
+    if (threadIdx.x == 0) {
+        tma::prefetch(map_q), tma::prefetch(map_k), tma::prefetch(map_v);
+        shared.init(CTAS);
+    }
+    if constexpr (CTAS > 1) cluster::meet();
+    else __syncthreads();
+
+    if (warp::group() == 0) {
+        if constexpr (WGS > 1) warp::give_registers<WGS == 2 ? 40 : 32>();
+        produce<S, MASK, KEYS, CTAS>(shared, {map_q, map_k, map_v}, call);
+    } else {
+        if constexpr (WGS > 1) warp::take_registers<WGS == 2 ? 232 : 160>();
+        const Terms<T> terms{scale, softcap, slopes, slopes_batch, bias, bias_batch, bias_head,
+                             bias_query, bias_key, relative, relative_batch, relative_query,
+                             relative_head, extent};
+        const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
+                                 lse_batch, sinks};
+        Consumer<S, MASK, KEYS, TERMS, CTAS> consumer(shared, call, terms, warp::group() - 1);
+        for_each_tile<CTAS>(call.schedule, [&](i32 index) {
+            consumer.tile({call, index, CTAS > 1 ? cluster::rank() : 0}, results);
+        });
+        consumer.settle();
+    }
+}

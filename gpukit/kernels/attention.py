@@ -1,0 +1,113 @@
+"""Specs of the attention ladder: the sources say what each rung teaches."""
+
+from __future__ import annotations
+
+from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
+
+ROW = 128  # bytes of a row of a slab: 64 columns of a head
+ROWS = 64  # queries of a warpgroup
+SOFTCAP, ALIBI, ADDITIVE, RELATIVE = 1, 2, 4, 8  # bits of what is done to scores
+HEAD_DIMS = tuple(range(8, 257, 8))
+
+_DTYPE = Tunable("dtype", ("bf16", "f16"), "bf16", "element type of q, k, v and out")
+_D = Tunable("d", HEAD_DIMS, 128, "columns of a head of q and k")
+_DV = Tunable("dv", HEAD_DIMS, 128, "columns of a head of v and out")
+_N = Tunable("n", tuple(range(16, 257, 16)), 128, "keys per step")
+_WGS = Tunable("wgs", (1, 2, 3), 2, "consumer warpgroups, of 64 queries each")
+_STAGES = Tunable("stages", (1, 2, 3, 4), 2, "blocks of keys in flight, and as many of values")
+_MASK = Tunable("mask", ("full", "causal", "window"), "full",
+                "what may hide keys: their end alone, what follows a query, or both sides")
+_KEYS = Tunable("keys", ("dense", "spans", "paged"), "dense",
+                "where keys lie: in strided arrays, in rows with lengths, in pages")
+_TERMS = Tunable("terms", tuple(range(16)), 0,
+                 "sum of what is done to scores: 1 softcap, 2 ALiBi, 4 additive, 8 relative")
+_CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and values")
+
+_RESULTS = (
+    Param("out", "pointer", "[batch, queries, heads, dv] by the steps that follow"),
+    Param("out_token", "i64", "elements from query to query"),
+    Param("out_head", "i64", "from head to head"), Param("out_batch", "i64", "from batch to batch"),
+    Param("lse", "pointer", "null, or f32 [batch, heads, queries]: ln of sums of exponentials"),
+    Param("lse_token", "i64", ""), Param("lse_head", "i64", ""), Param("lse_batch", "i64", ""),
+)
+_SIZES = (
+    Param("queries", "i32", "of each sequence, unless q_offsets says"),
+    Param("keys", "i32", "of each sequence, unless k_offsets or k_lengths says"),
+)
+_TILES = (
+    Param("m_tiles", "i32", "tiles of queries (of a cluster) per head, of the longest sequence"),
+    Param("heads", "i32", "heads (or groups of heads that share tiles, or clusters of them)"),
+    Param("batch", "i32", "sequences"),
+    Param("section", "i32", "heads that are finished before the next ones start"),
+    Param("group", "i32", "heads of q that share a tile"),
+    Param("share", "i32", "such groups per head of k"),
+    Param("pair_heads", "i32", "CTAs of a cluster take neighbouring heads, not rows"),
+)
+_VISIBLE = (
+    Param("scale", "f32", "of products"),
+    Param("top_left", "i32", "query i stands at key i, not at i + keys - queries"),
+    Param("left", "i32", "keys seen before a query's own"),
+    Param("right", "i32", "keys seen after it"),
+    Param("chunk", "i32", "0, or keys of a chunk"),
+)
+_TERM_ARRAYS = (
+    Param("sinks", "pointer", "null, or f32 [heads]: a logit more in each sum"),
+    Param("softcap", "f32", "s becomes softcap tanh(s / softcap)"),
+    Param("slopes", "pointer", "f32: ALiBi's, by head"),
+    Param("slopes_batch", "i64", "from batch to batch"),
+    Param("bias", "pointer", "added to scores: [batch, heads, queries, keys] by these steps"),
+    Param("bias_batch", "i64", ""), Param("bias_head", "i64", ""),
+    Param("bias_query", "i64", ""), Param("bias_key", "i64", ""),
+    Param("relative", "pointer", "[batch, queries, heads, extent], added by distance"),
+    Param("relative_batch", "i64", ""), Param("relative_query", "i64", ""),
+    Param("relative_head", "i64", ""), Param("extent", "i32", "distances that have a logit"),
+)
+_LENGTHS = (
+    Param("q_offsets", "pointer", "null, or u32 [batch + 1] first rows of q"),
+    Param("k_offsets", "pointer", "null, or u32 [batch + 1] first rows of k"),
+    Param("k_lengths", "pointer", "null, or u32 [batch] keys that count"),
+    Param("table", "pointer", "u32 [batch, ...] pages"),
+    Param("table_batch", "i32", "entries from sequence to sequence"),
+    Param("page", "i32", "keys of a page"),
+    Param("page_box", "i32", "keys that one copy moves"),
+)
+_MAPS = (
+    Param("q", "tensor_map", "[batch, heads / group, queries, group, d]"),
+    Param("k", "tensor_map", "[batch, heads, keys, 1, d], or rows by two coordinates"),
+    Param("v", "tensor_map", "the same of v"),
+)
+
+
+def _numbers(tunables: Tunables, *names: str) -> tuple[int, ...]:
+    return tuple(int(tunables[name]) for name in names)
+
+
+def hopper_shared(tunables: Tunables) -> int:
+    """Queries, stages of keys and values, and their barriers."""
+    d, dv, n, wgs, stages = _numbers(tunables, "d", "dv", "n", "wgs", "stages")
+    k_slabs, v_slabs = -(-d // 64), -(-dv // 64)
+    return (wgs * k_slabs * ROWS * ROW + stages * n * ROW * (k_slabs + v_slabs)
+            + 8 * (2 * wgs + 4 * stages))
+
+
+K5 = KernelSpec(
+    name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
+    entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
+          "attention::Keys::{keys}, {terms}, {ctas}>",
+    summary="warpgroups in turns, persistent CTAs, every mask: what gpukit.attention runs",
+    archs=("sm_90a",),
+    tunables=(_DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS),
+    params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *_VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
+    shared_bytes=hopper_shared,
+    variants=(
+        {"n": 176}, {"n": 176, "ctas": 2}, {"mask": "causal"}, {"mask": "causal", "dtype": "f16"},
+        {"mask": "window"}, {"d": 64, "dv": 64, "wgs": 3}, {"d": 256, "dv": 256, "n": 80},
+        {"d": 192, "mask": "causal"}, {"d": 80, "dv": 80, "mask": "causal"},
+        {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},
+        {"mask": "window", "keys": "spans", "terms": 15},
+    ),
+    requires=("rows of q, k, v and out start at multiples of 16 bytes",
+              "heads that share a tile divide 64"),
+)
+
+SPECS = (K5,)
