@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 OWN = {"tcgen05.ld": "wait::ld", "tcgen05.st": "wait::st"}  # and what completes them
 COMMIT = "tcgen05.commit"
+MANY = 64  # uses of a CTA's memory from which on reads are sorted out, too
 
 
 @dataclass(eq=False, slots=True)
@@ -156,7 +157,7 @@ class TensorMemory:
         self._check_allocated(op.warp, cells, known)
         complete, chain = known.complete | known.waited, 0
         for use in self._uses.get(cells.slot, ()):
-            if use.bit & complete or not (writes or use.writes) or not use.cells.meets(cells):
+            if not (writes or use.writes) or not use.cells.meets(cells) or use.bit & complete:
                 continue
             if not self._runs_behind(use, op, known):
                 raise self._complaint(use, op, cells, writes)
@@ -169,7 +170,8 @@ class TensorMemory:
     def _note(self, new: Use) -> None:
         """Remember a use; those that it replaces need no longer be looked at."""
         uses = self._uses.setdefault(new.cells.slot, [])
-        uses[:] = [use for use in uses if not self._replaces(new, use)]
+        if new.writes or len(uses) > MANY:
+            uses[:] = [use for use in uses if not self._replaces(new, use)]
         uses.append(new)
 
     @staticmethod
