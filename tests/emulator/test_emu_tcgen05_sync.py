@@ -31,6 +31,14 @@ __device__ inline void look(u32* flag) {
   u32 seen;
   do asm volatile("ld.relaxed.cta.shared::cta.u32 %0, [%1];" : "=r"(seen) : "r"(smem(flag))
                   : "memory"); while (!seen); }
+__device__ inline void cp(u32 to, u64 from) {
+  asm volatile("tcgen05.cp.cta_group::GROUP.128x256b [%0], %1;" :: "r"(to), "l"(from)
+               : "memory"); }
+__device__ inline void cp4(u32 to, u64 from) {
+  asm volatile("tcgen05.cp.cta_group::GROUP.4x256b [%0], %1;" :: "r"(to), "l"(from)
+               : "memory"); }
+__device__ inline void shift(u32 at) {
+  asm volatile("tcgen05.shift.cta_group::GROUP.down [%0];" :: "r"(at) : "memory"); }
 __device__ inline void sync() { if (GROUP == 2) cluster_sync(); else __syncthreads(); }
 extern "C" __global__ void k(float* out) {
   extern __shared__ __align__(1024) unsigned short memory[];
@@ -129,6 +137,66 @@ def test_commit_then_load_by_the_same_warp():
     reported(body.format("commit(&bar[0]);", wait, OUT), FENCE, "after_thread_sync")
     reported(body.format("", "", "after(); if (warp == 0) ld(own, v);"),
              (HAZARD, errors.UninitializedReadError))  # fmt: skip
+
+
+# cp and shift
+
+CP = "cp(tmem, a); cp(tmem + 8, a);"  # 128 lanes of 8 columns each
+ONES = np.uint32(0x3F803F80).view(np.float32)  # two ones, as one float
+
+
+def test_cp_then_load_needs_a_commit():
+    body = "if (t == 0) {{ {} {} }} {}"
+    clean(body.format(CP, "commit(&bar[0]);", BOTH), ONES)
+    reported(body.format(CP, "", f"__syncthreads(); after(); {OUT}"),
+             (HAZARD, errors.UninitializedReadError))  # fmt: skip
+
+
+def test_cp_then_mma_is_pipelined():
+    clean(f"if (t == 0) {{ {CP} mma<128, 16>(tmem, a, b, 1); commit(&bar[0]); }} {BOTH}",
+          np.float32(16 + ONES))  # fmt: skip
+
+
+def test_mma_then_cp_to_its_accumulator_is_not():
+    body = "if (t == 0) {{ mma<128, 16>(tmem, a, b, 0); {} cp(tmem, a); commit(&bar[0]); }} {}"
+    clean(body.format("commit(&bar[1]); wait(&bar[1], 0); after();", BOTH), ONES)
+    reported(body.format("", ""), HAZARD, "tcgen05.cp writes .* may still write")
+
+
+def test_mma_then_shift_then_mma_is_pipelined():
+    body = "mma<128, 16>(tmem, a, b, 0); shift(tmem); mma<128, 16>(tmem, a, b, 1);"
+    clean(f"if (t == 0) {{ {body} commit(&bar[0]); }} {BOTH}", 32)
+
+
+START = "mma<128, 16>(tmem, a, b, 0); commit(&bar[1]); wait(&bar[1], 0); after();"
+WAIT = "commit(&bar[2]); wait(&bar[2], 0); after();"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("cp", "shift"), ("shift", "shift"), ("shift", "cp"), ("cp4", "shift")]
+)
+def test_other_pairs_are_not(first, second):
+    first, second = (f"{op}(tmem{', a' * (op != 'shift')});" for op in (first, second))
+    end = f"commit(&bar[0]); }} {BOTH}"
+    for policy in POLICIES:
+        run(f"if (t == 0) {{ {START} {first} {WAIT} {second} {end}", policy)
+    reported(f"if (t == 0) {{ {START} {first} {second} {end}", HAZARD, "commit and its mbarrier")
+
+
+def test_shift_then_cp_of_4x256b_is_pipelined():
+    body = f"if (t == 0) {{ {START} shift(tmem); cp4(tmem, a); commit(&bar[0]); }} {BOTH}"
+    want = np.where(np.arange(128) % 32 == 0, ONES, np.float32(16))
+    clean(body, want)
+
+
+def test_both_ctas_of_a_pair_are_concerned():
+    """The even CTA's thread issues; the odd one's loads of its own cells must be over, too."""
+    load = "st(own, v); wait_st(); ld(own, v);"
+    issue = "if (rank == 0 && t == 0) { mma<256, 32>(tmem, a, b, 0); commit_to(&bar[0], 3); }"
+    body = f"before(); sync(); after(); {issue} {BOTH}"
+    clean(f"{load} wait_ld(); {body}", 16, group=2)
+    reported(f"{load} if (rank == 0) wait_ld(); {body}", HAZARD, "CTA .1, 0, 0. .*wait::ld",
+             group=2)  # fmt: skip
 
 
 # Several threads
