@@ -7,6 +7,7 @@ from functools import cache
 from gpukit.errors import UnknownKernelError
 from gpukit.kernels import (
     attention,
+    attention_decode,
     elementwise,
     matmul,
     matmul_helpers,
@@ -26,7 +27,7 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
     families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
-                matmul_helpers, attention, sampling, timing)
+                matmul_helpers, attention, attention_decode, sampling, timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

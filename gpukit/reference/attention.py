@@ -72,7 +72,8 @@ def scores(q: NDArray[Any], k: NDArray[Any], rules: Rules) -> Array:
         s = s if term is None else s + wide(term)
     seen = visible(rules.mask, queries, keys, window=rules.window, chunk=rules.chunk,
                    top_left=rules.top_left)
-    return np.where(seen, s, -np.inf)
+    masked: Array = np.where(seen, s, -np.inf)
+    return masked
 
 
 def oracle(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], rules: Rules | None = None) -> Result:
@@ -145,7 +146,8 @@ def _relative(rules: Rules, queries: int, keys: int) -> Array | None:
     distance = positions(queries, keys, rules.top_left)[:, None] - np.arange(keys)
     inside = (distance >= 0) & (distance < extent)
     index = np.broadcast_to(np.where(inside, distance, 0), (*logits.shape[:2], queries, keys))
-    return np.where(inside, np.take_along_axis(logits, index, axis=-1), 0.0)
+    added: Array = np.where(inside, np.take_along_axis(logits, index, axis=-1), 0.0)
+    return added
 
 
 class Bounds(NamedTuple):

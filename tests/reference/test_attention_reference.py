@@ -167,7 +167,7 @@ def test_the_bound_admits_rounded_weights_but_no_missing_key(dtype, keys: int) -
 
 
 def rounded(q, k, v, dtype) -> tuple[np.ndarray, np.ndarray]:
-    """What a kernel does: f32 scores, weights rounded to the operand type, the output at the end."""
+    """As a kernel does: f32 scores, weights rounded to the operand type, the output at the end."""
     s = np.einsum("bihd,bjkd->bhij", q.astype(np.float32), k.astype(np.float32)) / np.float32(8)
     top = s.max(axis=-1, keepdims=True)
     p = np.exp(s - top)

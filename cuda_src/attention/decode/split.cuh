@@ -135,9 +135,9 @@ template <class S> struct Walk {
         return i < tiles ? cache.look_up(key(i)) : 0;
     }
 
+    // Without ending its group, to which the first one's queries also belong.
     __device__ __forceinline__ void fetch_k(i32 i, i32 stage) const {
         if (i < tiles) cache.fetch(k_slot(stage), k, key(i), page);
-        cp_async::commit();
     }
     __device__ __forceinline__ void fetch_v(i32 i, i32 stage) {
         if (i < tiles) cache.fetch(v_slot(stage), v, key(i), page);
@@ -145,11 +145,14 @@ template <class S> struct Walk {
         page = next;
         next = look_up(i + 2);
     }
-    __device__ __forceinline__ void fill() {
+    template <class Arguments>
+    __device__ __forceinline__ void fill(u8* queries, const Arguments& x, const Work<S>& work) {
         page = look_up(0), next = look_up(1);
 #pragma unroll
         for (int i = 0; i < S::STAGES; i++) {
             fetch_k(i, i);
+            if (i == 0) fetch_queries<S>(queries, x, work);
+            cp_async::commit();
             fetch_v(i, i);
         }
     }
@@ -172,6 +175,7 @@ __device__ __forceinline__ void attend(typename S::Form& form, Softmax<typename 
         form.multiply_keys(static_cast<u32>(__cvta_generic_to_shared(walk.k_slot(stage))));
         __syncwarp();
         walk.fetch_k(i + S::STAGES, stage);
+        cp_async::commit();
         if (key >= common.first && key + TILE <= common.last)
             softmax.template weigh<false>(form, rules, queries, key);
         else
@@ -241,8 +245,7 @@ template <class S, class T> __device__ __forceinline__ void decode_split(const A
     const Rows<T> k = work.rows_of(x.k, x.k_batch, x.k_head);
     const Rows<T> v = work.rows_of(x.v, x.v_batch, x.v_head);
     Walk<S> walk(cache, k, v, memory + S::QUERIES, work.first_tile, work.tiles);
-    fetch_queries<S>(memory, x, work);
-    walk.fill();
+    walk.fill(memory, x, work);
 
     Form form;
     Softmax<Form> softmax;

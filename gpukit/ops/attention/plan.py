@@ -1,4 +1,4 @@
-"""How a decode call is cut up: what shape of CTA, and over how many of them a sequence's keys go."""
+"""How a decode call is cut up: the shape of a CTA, and how many of them share a sequence's keys."""
 
 from __future__ import annotations
 

@@ -1,0 +1,91 @@
+"""Specs of attention of a few query rows against long caches: decoding."""
+
+from __future__ import annotations
+
+from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables, Value
+
+FORMS = {"plain": 16, "transposed_8": 8, "transposed_16": 16}  # query rows of a CTA
+DIMS = (64, 80, 96, 128, 192, 256)
+TILE = 16  # keys of a warp's step
+_ELEMENT = 2
+
+_STRIDES = tuple(Param(f"{name}_{step}", "i64", "elements")
+                 for name, steps in (("q", ("batch", "token", "head")),
+                                     ("k", ("batch", "row", "head")),
+                                     ("v", ("batch", "row", "head")),
+                                     ("out", ("batch", "token", "head"))) for step in steps)
+_PARAMS = (
+    Param("Q", "pointer", "[sequences, tokens, heads, dim]"),
+    Param("K", "pointer", "[sequences or pages, rows, KV heads, dim]"),
+    Param("V", "pointer", "as K"),
+    Param("O", "pointer", "as Q"),
+    Param("lse", "pointer", "[sequences, heads, tokens], f32, or null"),
+    Param("lengths", "pointer", "[sequences], u32, or null: `keys` of each"),
+    Param("table", "pointer", "[sequences, entries], u32, page numbers, or null"),
+    Param("sinks", "pointer", "[heads], f32, or null"),
+    Param("slopes", "pointer", "[heads], f32, of ALiBi, or null"),
+    Param("values", "pointer", "workspace of parts > 1: f32 [sequences, blocks, parts, rows, dim]"),
+    Param("statistics", "pointer", "workspace: f32, half the size of values"),
+    Param("arrived", "pointer", "u32 [sequences, blocks, cluster], zeros, which it leaves zeros"),
+    *_STRIDES,
+    Param("table_row", "i64", "entries from sequence to sequence"),
+    Param("shift", "i32", "log2 of the rows of a page"),
+    Param("keys", "i32", "most keys of a sequence"),
+    Param("tokens", "i32", "query tokens of a sequence, its last ones"),
+    Param("group", "i32", "query heads of a KV head"),
+    Param("heads", "i32", "query heads"),
+    Param("left", "i32", "keys seen before a query's position; 2^30: all"),
+    Param("right", "i32", "keys seen after it"),
+    Param("chunk", "i32", "keys of a chunk, beyond which none is seen; 2^30: one chunk"),
+    Param("scale", "f32", "of q.k, times log2 e"),
+    Param("cap_in", "f32", "scale / softcap"),
+    Param("cap", "f32", "softcap times log2 e, 0 for none"),
+)
+
+
+def shared_bytes(tunables: Tunables) -> int:
+    """The queries, then every warp's ring of tiles, in whose place states meet at the end."""
+    dim, warps, stages = (int(tunables[name]) for name in ("dim", "warps", "stages"))
+    rows, pitch = FORMS[str(tunables["form"])], dim * _ELEMENT + 16
+    rings = warps * 2 * stages * TILE * pitch
+    board = warps * rows * ((dim + 4) * 4 + 8)
+    exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
+    return rows * pitch + max(rings, board + exchange)
+
+
+_VARIANTS: tuple[dict[str, Value], ...] = (
+    {}, {"form": "plain"}, {"form": "transposed_16"}, {"dtype": "f16", "pages": "whole"},
+    {"pages": "any", "cluster": 8}, {"dim": 64, "pages": "whole"}, {"dim": 80},
+    {"dim": 96, "form": "plain"}, {"dim": 192}, {"dim": 256}, {"dim": 256, "form": "plain"},
+    {"warps": 8, "stages": 3},
+)
+
+D6 = KernelSpec(
+    name="attention.decode.d6",
+    source="attention/decode/d6_split.cu",
+    entry="d6_split<{dtype}, {dim}, form::{form}, {warps}, {stages}, {cluster}, Pages::{pages}, "
+          "{blocks}>",
+    summary="split keys: a ring of cp.async per warp, mma.sync, combined in the same launch",
+    archs=("sm_90", "sm_100"),
+    tunables=(
+        Tunable("dtype", ("f16", "bf16"), "bf16", "element type of Q, K, V and O"),
+        Tunable("dim", DIMS, 128, "head dim"),
+        Tunable("form", tuple(FORMS), "transposed_8", "what is on the MMA's M; rows of a CTA"),
+        Tunable("warps", (1, 2, 4, 8), 4, "warps per CTA"),
+        Tunable("stages", (1, 2, 3, 4, 6), 2, "tiles of K and of V in a warp's ring"),
+        Tunable("cluster", (1, 2, 4, 8), 1, "CTAs that combine through shared memory"),
+        Tunable("pages", ("none", "whole", "any"), "none",
+                "contiguous; pages of a multiple of 16 rows; pages of any power of two"),
+        Tunable("blocks", (1, 2, 3, 4, 6, 8), 1, "CTAs per SM that registers must suffice for"),
+    ),
+    params=_PARAMS,
+    shared_bytes=shared_bytes,
+    variants=_VARIANTS,
+    requires=(
+        "dim is contiguous, all else at multiples of 16 bytes",
+        "pages have a power of two of rows",
+        "the grid is (KV heads x blocks of rows, parts x cluster, sequences)",
+    ),
+)
+
+SPECS = (D6,)
