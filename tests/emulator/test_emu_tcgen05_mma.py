@@ -10,77 +10,19 @@ from tcgen05_matrices import (
     DTYPES,
     START,
     a_cells,
-    codes,
     exact,
     image_of,
     place,
     random_matrix,
     small_matrix,
 )
+from tcgen05_multiply import accumulator_type, cells_of, d_of, multiply, old, product
 from tcgen05_words import CODES, K, idesc
 
-from gpukit.emulator.errors import (
-    CollectiveError,
-    KernelFault,
-    OutOfBoundsError,
-    UninitializedReadError,
-    UnsupportedInstructionError,
-)
-from gpukit.emulator.mma.descriptors import DescriptorError
 from gpukit.emulator.policies import POLICIES
-from gpukit.emulator.tcgen05.idesc import InstructionDescriptorError
 
 MODES = ("none", "32", "64", "128")
 UNSCALED = [(k, a, b) for k in ("f16", "tf32", "f8f6f4", "i8") for a in CODES[k] for b in CODES[k]]
-
-
-def accumulator_type(kind):
-    return "s32" if kind == "i8" else "f32"
-
-
-def cells_of(matrix, ws=False, lane=0, columns=None):
-    """uint32 [1, lane, column]: D as the layout algebra places it; elsewhere a pattern."""
-    m, n = matrix.shape
-    at = cute_layout.accumulator(m, n, ws=ws).table()
-    width = columns or -(-n // 32) * 32
-    cells = np.full(128 * width, 0x5A5A5A5A, np.uint32)
-    lanes, column = at % 128 + lane, at // 128
-    cells[lanes * width + column] = codes(matrix)
-    return cells.reshape(1, 128, width)
-
-
-def d_of(cells, m, n, dtype, ws=False, lane=0):
-    """D [m, n] from cells."""
-    at = cute_layout.accumulator(m, n, ws=ws).table()
-    values = np.ascontiguousarray(cells[0][at % 128 + lane, at // 128])
-    if dtype.itemsize == 2:
-        assert not (values >> 16).any()
-        return values.astype(np.uint16).view(dtype)
-    return values.view(dtype)
-
-
-def multiply(kind, a, b, c, ws=False, lane=0, a_mode="128", b_mode="128", majors=(True, True),
-             form=None, word=None, call=None, **options):  # fmt: skip
-    """D of one mma on matrices ``a`` [M, K] and ``b`` [N, K], as (values, name); and counters."""
-    (left, a_name), (right, b_name) = a, b
-    pa = place(left, a_name, kind, a_mode, majors[0])
-    pb = place(right, b_name, kind, b_mode, majors[1], start=pa.tile.end)
-    m, n = left.shape[0], right.shape[0]
-    d = {"float16": "f16", "int32": "s32"}.get(c.dtype.name, "f32")
-    word = word or idesc(kind, m, n, a_name, b_name, d,
-                         transpose=[int(not major) for major in majors])  # fmt: skip
-    issued = Call(lane << 16, pa.tile.descriptor(), pb.tile.descriptor(), word, **(call or {}))
-    cells, counters = run(form or Form(kind, ws=ws), [issued], [image_of(pa, pb)],
-                          cells_of(c, ws, lane), **options)  # fmt: skip
-    return d_of(cells, m, n, c.dtype, ws, lane), counters
-
-
-def product(a, b):
-    return exact(a) @ exact(b).T
-
-
-def old(rng, shape, dtype=np.float32):
-    return rng.integers(-9, 9, shape).astype(dtype)
 
 
 # Types and shapes
@@ -293,83 +235,3 @@ def test_a_in_tensor_memory(rng, kind, name, m, lane, ws):
     d = d_of(found, m, 64, DTYPES[d_name], ws, lane)
     assert np.array_equal(d, product(a, b).astype(d.dtype), equal_nan=True)
     assert counters.extra["tcgen05 shared wavefronts"] == 64 * 32 // 128
-
-
-def test_a_in_tensor_memory_begins_where_d_does(rng):
-    b = place(small_matrix(rng, (32, 16), "f16"), "f16", "f16")
-    form = Form("f16", a_in_tensor_memory=True)
-    call = Call(16 << 16, 32, b.tile.descriptor(), idesc("f16", 64, 32, "f16"))
-    with pytest.raises(KernelFault, match="A begins at lane 0 of tensor memory, D at 16"):
-        run(form, [call], [image_of(b)], np.zeros((1, 128, 64), np.uint32))
-
-
-# Weight stationary
-
-
-@pytest.mark.parametrize("n", [64, 128, 256])
-@pytest.mark.parametrize("m", [32, 64, 128])
-def test_weight_stationary(rng, m, n):
-    a, b = small_matrix(rng, (m, 16), "f16"), small_matrix(rng, (n, 16), "f16")
-    c = old(rng, (m, n))
-    d, _ = multiply("f16", (a, "f16"), (b, "f16"), c, ws=True)
-    assert (d == product(a, b) + c).all()
-
-
-# What is refused
-
-
-def small_problem(rng, **changes):
-    """A good mma of 128 x 32 x 16 on cells of 64 columns, with some arguments changed."""
-    a, b = small_matrix(rng, (128, 16), "f16"), small_matrix(rng, (32, 16), "f16")
-    pa = place(a, "f16", "f16")
-    pb = place(b, "f16", "f16", start=pa.tile.end)
-    call = {"d": 0, "a": pa.tile.descriptor(), "b": pb.tile.descriptor(),
-            "idesc": idesc("f16", 128, 32, "f16"), **changes}  # fmt: skip
-    return [Call(**call)], [image_of(pa, pb)], np.zeros((1, 128, 64), np.uint32)
-
-
-GOOD = idesc("f16", 128, 32, "f16")
-
-
-@pytest.mark.parametrize(("changes", "error", "why"), [
-    ({"idesc": GOOD | 1 << 6}, InstructionDescriptorError,
-     r"tcgen05\.mma\.cta_group::1.*: instruction descriptor 0x08080050 \(kind::f16: M 128, N 32, "
-     r"A f16 K-major, B f16 K-major, D f32\): reserved bits 0x40 are set"),
-    ({"idesc": idesc("f16", 256, 32, "f16")}, InstructionDescriptorError, "M = 256; accepted"),
-    ({"a": 1 << 62 | 64}, DescriptorError, "bits 46-48 are 0b000"),
-    ({"b": 1 << 62 | 1 << 46 | 64 << 32 | 0x3000}, DescriptorError, "takes offsets 0x30000 to"),
-    ({"d": 16 << 16}, KernelFault, "D begins at lane 16 of tensor memory; accepted with M = 128"),
-    ({"d": 496}, OutOfBoundsError, "there are 128 lanes and 512 columns"),
-])  # fmt: skip
-def test_wrong_words_are_refused_where_they_are_issued(rng, changes, error, why):
-    run(Form("f16"), *small_problem(rng))
-    with pytest.raises(error, match=why):
-        run(Form("f16"), *small_problem(rng, **changes))
-
-
-def test_lanes_that_issue_the_same(rng):
-    """Without an election every lane of a warp would start a multiplication."""
-    with pytest.raises(CollectiveError, match=r"lanes 0 and 1 issue the same tcgen05\.mma"):
-        run(Form("f16"), *small_problem(rng), issuers="lane < 2")
-    run(Form("f16"), *small_problem(rng), issuers="lane == 77")
-
-
-def test_d_that_nothing_has_written(rng):
-    calls, images, cells = small_problem(rng, d=64)
-    with pytest.raises(UninitializedReadError, match="lane 0, column 64"):
-        run(Form("f16"), calls, images, cells)
-    calls[0].add = False
-    run(Form("f16"), calls, images, cells)
-
-
-ISSUE = Form("f16").text
-
-
-@pytest.mark.parametrize(("issue", "why"), [
-    (ISSUE.replace("mma.", "mma.sp.").replace("%2, ", "%2, [%5], "), "sparse A is not emulated"),
-    (ISSUE.replace("[%0], %1", "[%0], [%5]").replace("kind::f16", "kind::f16.ashift"),
-     "ashift is not emulated"),
-])  # fmt: skip
-def test_forms_that_are_refused_before_anything_runs(rng, issue, why):
-    with pytest.raises(UnsupportedInstructionError, match=why):
-        run(Form("f16"), *small_problem(rng), issue=issue)

@@ -17,6 +17,8 @@ from gpukit.emulator.aio.engine import one_lane
 from gpukit.emulator.errors import CollectiveError, KernelFault
 from gpukit.emulator.instructions import Mask, Modifiers, Op, Unsupported, op
 from gpukit.emulator.ptx.ir import Instr
+from gpukit.emulator.tcgen05 import zero_columns
+from gpukit.emulator.tcgen05.collector import Collectors
 from gpukit.emulator.tcgen05.idesc import InstructionDescriptor, decode
 from gpukit.emulator.tcgen05.layouts import HALF, blocks
 from gpukit.emulator.tcgen05.mma_form import Arguments, Form
@@ -26,6 +28,7 @@ from gpukit.emulator.tcgen05.pair import running_members
 from gpukit.emulator.tcgen05.pipe import pipe_of
 from gpukit.emulator.tcgen05.scales import Scales
 from gpukit.emulator.tcgen05.tmem import column_of, lane_of
+from gpukit.emulator.tcgen05.zero_columns import NO_ZEROS, ZeroColumns
 from gpukit.emulator.warps import Warp
 
 if TYPE_CHECKING:
@@ -63,7 +66,10 @@ class Mma:
         self._check_lanes(idesc, arguments)
         work = self._work(warp, idesc, arguments)
         key = (arguments.d, idesc.m, idesc.n, form.kind.name, form.ws)
-        pipe_of(warp, form.cta_group).submit(
+        pipe = pipe_of(warp, form.cta_group)
+        kept = arguments.b if form.ws else arguments.a
+        pipe.cta.state(Collectors).issue(*form.collector, (kept, form.a_in_tensor_memory))
+        pipe.submit(
             warp, one_lane(lane), "tcgen05.mma", work.reads(), work.writes(), work.perform, key
         )
         self._count(warp, work)
@@ -72,7 +78,8 @@ class Mma:
         self, warp: Warp, idesc: InstructionDescriptor, arguments: Arguments
     ) -> Multiplication:
         form, group, end = self.form, self.form.cta_group, warp.wave.shared.end
-        b = operand(arguments.b, idesc.b, idesc.b_k_major, idesc.n // group, end)
+        zeros = self._zeros(idesc, arguments)
+        b = operand(arguments.b, idesc.b, idesc.b_k_major, idesc.n // group, end, zeros.shift)
         a: Operand | None = None
         if not form.a_in_tensor_memory:
             a = operand(arguments.a, idesc.a, idesc.a_k_major, idesc.m // group, end)
@@ -81,7 +88,13 @@ class Mma:
             blocks(idesc.m, idesc.n, group, form.ws, lane_of(arguments.d)),
             column_of(arguments.d), a, column_of(arguments.a), b, arguments.add,
             arguments.disabled, self._scales(idesc, arguments), form.input_shift,
+            zeros.zero,
         )  # fmt: skip
+
+    def _zeros(self, idesc: InstructionDescriptor, arguments: Arguments) -> ZeroColumns:
+        if arguments.zeros is None:
+            return NO_ZEROS
+        return zero_columns.decode(arguments.zeros, idesc.m, idesc.n, idesc.max_shift)
 
     def _scales(
         self, idesc: InstructionDescriptor, arguments: Arguments

@@ -38,7 +38,7 @@ class Arguments:
     add: bool
     disabled: int = 0
     scales: tuple[int, int] | None = None
-    zeros: int = 0
+    zeros: int | None = None
 
 
 class _Number:
@@ -170,5 +170,5 @@ class Form:
             self._d.at(lanes, lane), self._a.at(lanes, lane), self._b.at(lanes, lane),
             self._idesc.at(lanes, lane), bool(lanes.V[self._add][lane]) != self._inverted,
             disabled, (scales[0], scales[1]) if scales else None,
-            0 if self._zeros is None else self._zeros.at(lanes, lane),
+            None if self._zeros is None else self._zeros.at(lanes, lane),
         )  # fmt: skip

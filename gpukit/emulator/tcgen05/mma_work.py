@@ -29,7 +29,7 @@ class Multiplication:
     ``ctas`` are the one or two members of the group, ``blocks`` the parts of D. ``a`` is None if A
     lies in tensor memory, from column ``a_column`` on. ``add`` says that D is read as well, scaled
     by 2 to the power of minus ``input_shift``. Bits of ``disabled`` are lanes that keep what they
-    hold: 128 of each member.
+    hold: 128 of each member. Columns of B that are ``zero`` (a bool each) count as zero.
     """
 
     idesc: InstructionDescriptor
@@ -43,6 +43,7 @@ class Multiplication:
     disabled: int = 0
     scales: tuple[Scales, Scales] | None = None
     input_shift: int = 0
+    zero: Any = None
 
     # What it touches
 
@@ -98,6 +99,8 @@ class Multiplication:
         """Read what memory holds now, multiply, and change D."""
         b = [self.b.values(cta.shared) for cta in self.ctas]
         right = b[0] if len(b) == 1 else np.concatenate(b)
+        if self.zero is not None:
+            right = np.where(self.zero[:, None], 0.0, right)
         left = None if self.a is None else [self.a.values(cta.shared) for cta in self.ctas]
         for block in self.blocks:
             tmem = tmem_of(self.ctas[block.member])

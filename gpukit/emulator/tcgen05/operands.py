@@ -30,54 +30,62 @@ K_BYTES = 32  # of one instruction, for every kind
 
 
 class Operand(SharedMatrix):
-    """``rows`` rows (of M or N) by 32 bytes of K of one operand, in a CTA's shared memory."""
+    """``rows`` rows (of M or N) by 32 bytes of K of one operand, in a CTA's shared memory.
+
+    The first is row number ``skip`` of the matrix that the descriptor describes.
+    """
 
     def __init__(
-        self, descriptor: Descriptor, element: Element, k_major: bool, rows: int, end: int
-    ) -> None:
-        row_bytes = K_BYTES if k_major else rows * element.bits // 8
+        self, descriptor: Descriptor, element: Element, k_major: bool, rows: int, end: int,
+        skip: int = 0,
+    ) -> None:  # fmt: skip
+        row_bytes = K_BYTES if k_major else (skip + rows) * element.bits // 8
         check(descriptor, k_major, row_bytes, element.bits == 32)
         self.descriptor = descriptor
         self.element, self.k_major = element, k_major
+        self._rows = slice(skip % element.per_chunk, skip % element.per_chunk + rows)
         phase = descriptor.start % PERIOD
         self.origin = descriptor.start - phase
-        self.layout = _layout(descriptor, phase, k_major, rows, element.per_chunk)
+        d = descriptor
+        self.layout = _layout(d.span, d.atom, d.leading, d.stride, d.base, phase, k_major, rows,
+                              skip, element.per_chunk)  # fmt: skip
         self._ranges = {}
         self._check_bounds(end)
 
     def values(self, store: Any) -> Any:
         """float64 [row, K] of what lies in a CTA's shared memory now."""
         elements = self.element.from_shared(self.fetch(store))
-        return elements if self.k_major else elements.T
+        return elements if self.k_major else elements.T[self._rows]
 
 
 @lru_cache(maxsize=4096)
-def operand(raw: int, element: Element, k_major: bool, rows: int, end: int) -> Operand:
+def operand(
+    raw: int, element: Element, k_major: bool, rows: int, end: int, skip: int = 0
+) -> Operand:
     """The operand that a descriptor means. Raises ``DescriptorError``."""
-    return Operand(decode(raw), element, k_major, rows, end)
-
-
-def _layout(descriptor: Descriptor, phase: int, k_major: bool, rows: int, per_chunk: int) -> Layout:
-    d = descriptor
-    return _cached_layout(d.span, d.atom, d.leading, d.stride, d.base, phase, k_major, rows,
-                          per_chunk)  # fmt: skip
+    return Operand(decode(raw), element, k_major, rows, end, skip)
 
 
 @lru_cache(maxsize=1024)
-def _cached_layout(
+def _layout(
     span: int, atom: int, leading: int, stride: int, base: int, phase: int, k_major: bool,
-    rows: int, per_chunk: int,
+    rows: int, skip: int, per_chunk: int,
 ) -> Layout:  # fmt: skip
+    stop = skip + rows
+    whole = -(-stop // 8) * 8
     if k_major:
-        plain = _k_major(span, leading, stride, rows)
+        plain = _k_major(span, leading, stride, whole)
     else:
-        plain = _mn_major(span, atom, leading, stride, -(-rows // per_chunk), 2 * per_chunk)
+        plain = _mn_major(span, atom, leading, stride, -(-whole // per_chunk), 2 * per_chunk)
     addresses = _swizzle(phase + plain, span, atom, base)
     cores = _cores(addresses, k_major, atom)
+    if k_major:
+        used = addresses[skip:stop]
+    else:
+        used = addresses[:, skip // per_chunk : -(-stop // per_chunk)]
     return Layout(
-        addresses // CHUNK, int(addresses.min()), int(addresses.max()) + CHUNK, wavefronts(cores),
-        len(cores),
-    )  # fmt: skip
+        used // CHUNK, int(used.min()), int(used.max()) + CHUNK, wavefronts(cores), len(cores)
+    )
 
 
 def _k_major(span: int, leading: int, stride: int, rows: int) -> Any:
