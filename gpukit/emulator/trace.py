@@ -34,7 +34,9 @@ def engine_of(kind: str) -> str:
         return "TMA loads"
     if kind in _STORES:
         return "TMA stores"
-    return "MMA" if "mma" in kind else kind
+    if "mma" in kind:
+        return "MMA"
+    return "TMEM" if kind.startswith("tcgen05") else kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ def source(change):
     return text
 
 
-def multiply(change, policy="random", seed=0, checks=True):
+def multiply(change, policy="random", seed=0, **options):
     """The kernel's product and the right one, of small integers."""
     rng = np.random.default_rng(1)
     tiles, k = 3, 128
@@ -193,7 +193,7 @@ def multiply(change, policy="random", seed=0, checks=True):
     maps = [emulator.TensorMap(m, (64, rows), swizzle="128B") for m, rows in ((a, 128), (b, 64))]
     result = emulator.run(
         source(change), 1, 192, [*maps, c, np.int32(k), np.int32(tiles)], shared_bytes=3 * 24576,
-        arch="sm_100a", policy=policy, seed=seed, checks=checks, budget=2_000_000,
+        arch="sm_100a", policy=policy, seed=seed, budget=2_000_000, **options,
     )  # fmt: skip
     return c, a.astype("f4") @ b.astype("f4").T, result
 
@@ -211,3 +211,20 @@ def test_planted_bugs_are_reported(bug):
     for policy, seed in SCHEDULES:
         with pytest.raises(error):
             multiply(change, policy, seed)
+
+
+def test_trace_has_the_tensor_core_and_tensor_memory():
+    trace = emulator.Trace()
+    multiply({}, listeners=[trace])
+    tracks = [(span.track, span.name) for span in trace.spans if span.kind == "async"]
+    assert tracks.count(("MMA", "tcgen05.mma")) == 3 * 2 * 4
+    assert tracks.count(("TMEM", "tcgen05.ld")) == 3 * 4 * 4
+    assert tracks.count(("TMEM", "tcgen05.commit")) == 3 * 2 + 3
+
+
+def test_counters_do_not_depend_on_the_schedule():
+    """Four bytes per cell, 2 M N K operations."""
+    results = [multiply({}, policy, seed)[2].counters for policy, seed in SCHEDULES]
+    assert all(result.extra == results[0].extra for result in results)
+    assert results[0].extra["tmem_load_bytes"] == 3 * 128 * 64 * 4
+    assert results[0].extra["flops bf16"] == 2 * 128 * 192 * 128

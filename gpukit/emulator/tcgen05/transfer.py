@@ -77,7 +77,6 @@ class Transfer:
             made = engine.issue(
                 warp, None, self.kind, (), (), cells_read=reads, cells_written=writes, pc=pc
             )
-            made.done = made.read_done = True
             key = warp, self.kind
             warp.cta.state(Outstanding).ops.setdefault(key, []).append(made)
         return tmem
@@ -211,6 +210,8 @@ def wait(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 
 def _observe(warp: Warp, kind: str) -> None:
     ops = warp.cta.state(Outstanding).ops.pop((warp, kind), ())
+    for made in ops:
+        engine.performed(made)
     if ops:
         for listener in warp.wave.listeners:
             listener.group_waited(warp, None, ops, False)
