@@ -216,7 +216,7 @@ def test_planted_bugs_are_reported(bug):
 def test_trace_has_the_tensor_core_and_tensor_memory():
     trace = emulator.Trace()
     multiply({}, listeners=[trace])
-    tracks = [(span.track, span.name) for span in trace.spans if span.kind == "async"]
+    tracks = [(span.track, span.name) for span in trace.spans]
     assert tracks.count(("MMA", "tcgen05.mma")) == 3 * 2 * 4
     assert tracks.count(("TMEM", "tcgen05.ld")) == 3 * 4 * 4
     assert tracks.count(("TMEM", "tcgen05.commit")) == 3 * 2 + 3
