@@ -138,8 +138,7 @@ k5_two_sms(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tens
         mbarrier::init(done, CLUSTER / 2);
         mbarrier::fence_init();
     }
-    __syncthreads();
-    cluster::meet();  // the neighbours' barriers and TMEM are ready too
+    cluster::sync();  // the neighbours' barriers and TMEM are ready too
     const u32 sums = *tmem;
 
     if (threadIdx.x == 0)

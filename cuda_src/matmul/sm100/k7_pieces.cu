@@ -164,8 +164,7 @@ k7_pieces(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tenso
         mbarrier::init(ready, 1);
         mbarrier::fence_init();
     }
-    __syncthreads();
-    cluster::meet();  // the neighbours' barriers and TMEM are ready too
+    cluster::sync();  // the neighbours' barriers and TMEM are ready too
     const u32 sums = *tmem;
 
     if (role == LOADER) {

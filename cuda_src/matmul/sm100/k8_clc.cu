@@ -272,8 +272,7 @@ k8_clc(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMa
         tcgen05::relinquish<2>();
     }
     if (threadIdx.x == 0) set_up<BN, STAGES, CLUSTER>(ring, sums, answers);
-    __syncthreads();
-    cluster::meet();  // the neighbours' barriers and TMEM are ready too
+    cluster::sync();  // the neighbours' barriers and TMEM are ready too
     sums.tmem = *tmem;
 
     if (role == SCHEDULER) {

@@ -44,17 +44,17 @@ __device__ __forceinline__ void write_rows(void* piece, const f32 (&d)[REGS], in
                          pack<OUT>(d[i + 6], d[i + 7]));
         }
     } else {  // f32: a thread's two columns are 8 bytes
-        // Two neighbouring rows would meet in the same banks; the odd one writes the neighbouring
-        // eight columns first.
-        constexpr int GROUPS = COLS / 8;
+        // Eight-byte stores go half a warp at a time, four rows. Two neighbouring ones would meet in the
+        // same banks; the odd one writes eight other columns first, which are at none of the four's.
+        constexpr int GROUPS = COLS / 8, OTHER = GROUPS % 4 == 0 ? 2 : 1;
         const bool odd = GROUPS > 1 && lane / 4 % 2;
 #pragma unroll
         for (int j = 0; j < GROUPS; j++) {
-            const int mine = first / 2 + 4 * j, other = first / 2 + 4 * (GROUPS > 1 ? j ^ 1 : j);
+            const int mine = first / 2 + 4 * j, other = first / 2 + 4 * (GROUPS > 1 ? j ^ OTHER : j);
 #pragma unroll
             for (int half = 0; half < 4; half += 2) {
                 const u32 row = warp * 16 + lane / 4 + 4 * half;
-                const u32 chunk = 2 * (odd ? j ^ 1 : j) + lane % 4 / 2;
+                const u32 chunk = 2 * (odd ? j ^ OTHER : j) + lane % 4 / 2;
                 const u32 at = swizzled<COLS * 4>(row, chunk) + lane % 2 * 8;
                 *reinterpret_cast<float2*>(static_cast<u8*>(piece) + at) =
                     odd ? make_float2(d[other + half], d[other + half + 1])
