@@ -24,7 +24,7 @@ _LAZY = {
     "matmul": "gpukit.ops.matmul",
 }
 _SUBMODULES = ("bench", "devices", "dtypes", "emulator", "errors", "kernels", "measure", "ops",
-               "reference", "sources")
+               "reference", "sampling", "sources")
 
 __all__ = [
     "__version__", "add", "add_const", "axpy", "copy", "erf", "exp", "log", "matmul", "rsqrt",

@@ -1,0 +1,37 @@
+// Distributed shared memory: words stored into, and counters kept in, another CTA of the cluster.
+//
+// Addresses are those of cluster::map. What is stored is seen after the next cluster::sync.
+#pragma once
+
+#include "common/cluster.cuh"
+
+namespace dsmem {
+
+// The address of the same variable in CTA `rank`.
+template <class T> __device__ __forceinline__ u32 at(const T* shared, u32 rank) {
+    return cluster::map(static_cast<u32>(__cvta_generic_to_shared(shared)), rank);
+}
+
+__device__ __forceinline__ void store(u32 remote, u32 value) {
+    asm volatile("st.shared::cluster.u32 [%0], %1;" :: "r"(remote), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ void store(u32 remote, u64 value) {
+    asm volatile("st.shared::cluster.u64 [%0], %1;" :: "r"(remote), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ u32 load(u32 remote) {
+    u32 value;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(remote) : "memory");
+    return value;
+}
+
+// The counter's value before.
+__device__ __forceinline__ u32 add(u32 remote, u32 value) {
+    u32 before;
+    asm volatile("atom.shared::cluster.add.u32 %0, [%1], %2;"
+                 : "=r"(before) : "r"(remote), "r"(value) : "memory");
+    return before;
+}
+
+}  // namespace dsmem

@@ -1,0 +1,145 @@
+"""The fused sampler: bitmask, penalties, temperature, min-p, top-k, top-p and the draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpukit import devices, kernels
+from gpukit.errors import ArgumentError
+from gpukit.kernels.spec import Value
+from gpukit.ops import arrays
+from gpukit.ops.sampling import choose, rows
+from gpukit.ops.sampling.rows import Rows
+
+_SETTINGS = (("temperature", "float32"), ("top_k", "int32"), ("top_p", "float32"),
+             ("min_p", "float32"), ("seed", "uint64"), ("position", "int64"))
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What has been generated so far, and how much it is held against.
+
+    Row r's tokens are `tokens[offsets[r]:offsets[r + 1]]`, each at most once; ids outside the
+    vocabulary (padding of -1) are skipped. `counts` says how often each occurred in the output; 0
+    marks a token of the prompt, to which the repetition penalty alone applies.
+
+    Attributes:
+        offsets: int32 [B + 1].
+        tokens, counts: int32 [n].
+        frequency, presence: subtracted from the logit, times the count and once; a number or
+            float32 [B].
+        repetition: divides a positive logit, multiplies a negative one, before the others.
+    """
+
+    offsets: Any
+    tokens: Any
+    counts: Any
+    frequency: Any = 0.0
+    presence: Any = 0.0
+    repetition: Any = 1.0
+
+
+def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 1.0,
+           min_p: Any = 0.0, seed: Any = 0, position: Any = 0, joint: bool = False,
+           bitmask: Any = None, penalties: Penalties | None = None, out: Any = None,
+           status: Any = None, distribution: Any = None,
+           tunables: Mapping[str, Value] | None = None) -> Any:
+    """One token per row, in one launch.
+
+    In this order: tokens that the bitmask forbids become -infinity; penalties; division by the
+    temperature; min-p keeps p >= min_p max p; top-k keeps the k largest, all of those equal to the
+    k-th; top-p keeps a token if the mass strictly above it is less than top_p times the mass that
+    min-p and top-k kept (`joint`: times the whole mass), so the token that crosses stays. The draw
+    is the first token, in the order of the vocabulary, at which the running sum of kept
+    probabilities passes a Philox number of (seed, position).
+
+    Temperatures up to 1e-5 (0 included) and rows with +infinity take the first maximum. A NaN
+    counts as -infinity. A row with no finite logit gives token 0 and a status without bit 0. The
+    token depends on the row, its settings, seed and position alone, bit for bit.
+
+    Args:
+        logits: [B, V], float32, float16 or bfloat16, any row stride; unchanged.
+        temperature, top_p, min_p: a number, or float32 [B]. top_p >= 1 and min_p 0 are off.
+        top_k: an integer, or int32 [B]; 0 or less, or V and more, is off.
+        seed: an integer, or uint64 [B].
+        position: an integer, or int64 [B]: the step, so that each draws anew.
+        bitmask: uint32 or int32 [B, ceil(V / 32)]; bit v % 32 of word v // 32 allows v.
+        out: int64 [B].
+        status: uint8 [B], written: bit 0 the row is usable, bit 1 it had a NaN.
+        distribution: float32 [B, V], written: the probabilities that were drawn from.
+        tunables: overrides of `gpukit.kernels.sampling.SAMPLE`'s.
+
+    Returns:
+        int64 [B].
+
+    Raises:
+        ArgumentError: names the argument, what was given and what is accepted.
+        UnsupportedError: rows too long for a cluster's shared memory.
+    """
+    given = rows.adopt("sample", "logits", logits)
+    settings = dict(zip([name for name, _ in _SETTINGS],
+                        (temperature, top_k, top_p, min_p, seed, position), strict=True))
+    pointers, numbers = _settings(settings, given)
+    mask, mask_pitch = _bitmask(bitmask, given)
+    lists, strengths, strength0 = _penalties(penalties, given)
+    device, b = given.device, given.count
+    out = rows.output("sample", "out", out, (b,), "int64", device)
+    if status is not None:
+        status = rows.output("sample", "status", status, (b,), "uint8", device)
+    if distribution is not None:
+        distribution = rows.output("sample", "distribution", distribution, (b, given.width),
+                                   "float32", device)
+    if b:
+        chosen = {**tuned(given, top_k), **(tunables or {})}
+        kernel = device.compile(kernels.get("sampling.sample"), chosen)
+        kernel.launch((b * int(chosen["cluster"]),), (int(chosen["threads"]),),
+                      (given.array, *pointers, mask, *lists, *strengths, out, status, distribution,
+                       given.pitch, mask_pitch, given.width, given.width, int(joint), *numbers,
+                       *strength0))
+    return out
+
+
+def tuned(given: Rows, top_k: Any) -> dict[str, Value]:
+    """The tunables for these rows; a longer list where k is known to need it."""
+    known = isinstance(top_k, int) and top_k > 200
+    chosen = choose.staged("sample", given)
+    if known and int(chosen["stage"]) <= 64:
+        chosen["blocks"] = 2
+    return {**chosen, "candidates": 2048 if known else 512}
+
+
+def _settings(values: Mapping[str, Any], given: Rows) -> tuple[list[Any], list[Any]]:
+    pairs = [rows.per_row("sample", name, values[name], dtype, given) for name, dtype in _SETTINGS]
+    return [pointer for pointer, _ in pairs], [number for _, number in pairs]
+
+
+def _bitmask(bitmask: Any, given: Rows) -> tuple[Any, int]:
+    """The mask's array and its words from row to row."""
+    if bitmask is None:
+        return None, 0
+    device, mask = devices.adopt("bitmask", bitmask, "sample")
+    arrays.check_device("sample", "bitmask", device, given.device)
+    words = -(-given.width // 32)
+    if mask.ndim != 2 or mask.shape[0] != given.count or mask.shape[1] < words or (
+            mask.dtype.name not in ("int32", "uint32")):
+        raise ArgumentError(f"sample: bitmask is {mask.dtype}{list(mask.shape)}; accepted: int32 or "
+                            f"uint32 [{given.count}, {words} or more]")
+    if mask.strides[1] != 4 and mask.shape[1] > 1:
+        raise ArgumentError(f"sample: bitmask has strides {mask.strides} bytes; accepted: "
+                            "consecutive words along the last dimension")
+    return mask, mask.strides[0] // 4
+
+
+def _penalties(given: Penalties | None, logits: Rows) -> tuple[list[Any], list[Any], list[Any]]:
+    """The CSR arrays, then the pointers and the numbers of the three strengths."""
+    if given is None:
+        return [None] * 3, [None] * 3, [0.0, 0.0, 1.0]
+    n = given.tokens.shape[0]
+    lists = [rows.vector("sample", f"penalties.{name}", getattr(given, name), (length,), "int32",
+                         logits.device)
+             for name, length in (("offsets", logits.count + 1), ("tokens", n), ("counts", n))]
+    pairs = [rows.per_row("sample", f"penalties.{name}", getattr(given, name), "float32", logits)
+             for name in ("frequency", "presence", "repetition")]
+    return lists, [pointer for pointer, _ in pairs], [number for _, number in pairs]

@@ -1,0 +1,128 @@
+"""Oracles of the sampling family in float64: which tokens are kept, with what probability.
+
+Sorted and summed in float64, sharing nothing with the kernels but the definitions of
+`gpukit.sampling.sample` and the Philox generator, which is restated here in Python integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+GREEDY = 1e-5
+DRAW, UNIFORM = 1, 0
+_LARGEST = float(np.finfo(np.float32).max)
+_WORD = 0xFFFFFFFF
+
+
+def philox(seed: int, position: int, block: int, domain: int) -> tuple[int, int, int, int]:
+    """Philox4x32-10: key seed, counter (position, block, domain)."""
+    c = [position & _WORD, position >> 32 & _WORD, block, domain]
+    k0, k1 = seed & _WORD, seed >> 32
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [p1 >> 32 ^ c[1] ^ k0, p1 & _WORD, p0 >> 32 ^ c[3] ^ k1, p0 & _WORD]
+        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
+    return c[0], c[1], c[2], c[3]
+
+
+def uniform(seed: int, position: int = 0) -> float:
+    """What `gpukit.sampling.uniform` gives for one seed."""
+    return (philox(seed, position, 0, UNIFORM)[0] >> 8) * 2.0**-24
+
+
+def clean(logits: NDArray[np.generic]) -> Array:
+    """float64 logits: NaN as -infinity, +infinity as the largest float32."""
+    values = np.asarray(logits).astype(np.float64)
+    values = np.where(np.isnan(values), -np.inf, values)
+    return np.minimum(values, _LARGEST)
+
+
+def argmax(logits: NDArray[np.generic]) -> NDArray[np.int64]:
+    """The first maximum of each row; 0 where there is none."""
+    return np.argmax(clean(logits), axis=-1).astype(np.int64)
+
+
+def softmax(logits: NDArray[np.generic], temperature: float = 1.0) -> Array:
+    """Probabilities of one row; all on the first maximum if greedy, zeros if it has none."""
+    return distribution(logits, Settings(temperature))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one row is sampled; see `gpukit.sampling.sample`."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    joint: bool = False
+
+
+def distribution(logits: NDArray[np.generic], settings: Settings, slack: float = 0.0) -> Array:
+    """The probabilities of one row after all filters.
+
+    Args:
+        slack: moves the thresholds of min-p and top-p by this much, relative: where results for
+            +slack and -slack differ, rounding decides.
+    """
+    x = clean(logits)
+    if x.max() == -np.inf:
+        return np.zeros_like(x)
+    if not settings.temperature > GREEDY or x.max() == _LARGEST:
+        return np.eye(x.size)[int(np.argmax(x))]
+    with np.errstate(invalid="ignore"):
+        weight = np.exp((x - x.max()) / float(np.float32(settings.temperature)))
+    keep = weight >= min(1.0, float(np.float32(settings.min_p))) * (1 + slack)
+    keep &= x >= _kth(x, settings.top_k)
+    keep |= x == x.max()
+    if settings.top_p < 1:
+        base = weight.sum() if settings.joint else weight[keep].sum()
+        limit = float(np.float32(settings.top_p)) * base * (1 - slack)
+        keep &= (_mass_above(x, weight) < limit) | (x == x.max())
+    kept = np.where(keep, weight, 0.0)
+    return np.asarray(kept / kept.sum(), dtype=np.float64)
+
+
+def _kth(x: Array, k: int) -> float:
+    """The k-th largest value; -infinity where the filter is off."""
+    return float(np.sort(x)[-k]) if 0 < k < x.size else -np.inf
+
+
+def _mass_above(x: Array, weight: Array) -> Array:
+    """Of each token, the mass of those with larger logits."""
+    order = np.argsort(-x, kind="stable")
+    ordered, before = x[order], np.concatenate([[0.0], np.cumsum(weight[order])[:-1]])
+    first = np.searchsorted(-ordered, -ordered, side="left")  # ties share what is above the first
+    above = np.empty_like(x)
+    above[order] = before[first]
+    return above
+
+
+def draw(probabilities: Array, seed: int, position: int = 0, slack: float = 0.0) -> set[int]:
+    """The tokens that (seed, position) may draw: more than one only within `slack` of a border."""
+    words = philox(seed, position, 0, DRAW)
+    u = (words[0] << 32 | words[1]) / 2.0**64
+    upto = np.cumsum(probabilities)
+    live = np.flatnonzero(probabilities)
+    if not live.size:
+        return {0}
+    last = int(live[-1])
+    picks = (int(np.searchsorted(upto, u + shift, side="right")) for shift in (-slack, slack))
+    low, high = (min(pick, last) for pick in picks)
+    return {int(t) for t in live if low <= t <= high}
+
+
+def penalize(logits: NDArray[np.generic], counts: dict[int, int], frequency: float,
+             presence: float, repetition: float) -> Array:
+    """The penalties of one row from a dictionary token -> occurrences (0: in the prompt only)."""
+    x = clean(logits)
+    for token, count in counts.items():
+        if not 0 <= token < x.size:
+            continue
+        value = x[token] / repetition if x[token] > 0 else x[token] * repetition
+        x[token] = value - (frequency * count + presence if count else 0.0)
+    return x
