@@ -5,9 +5,11 @@ from __future__ import annotations
 from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables, Value
 
 FORMS = {"plain": 16, "transposed_8": 8, "transposed_16": 16}  # query rows of a CTA
+WARPGROUP_ROWS = (8, 16, 32, 64)  # of the transposed kernel's
 DIMS = (64, 80, 96, 128, 192, 256)
 TILE = 16  # keys of a warp's step
 _ELEMENT = 2
+_STEP, _WARPS = 64, 4  # of the transposed kernel: keys per step, warps
 
 _STRIDES = tuple(Param(f"{name}_{step}", "i64", "elements")
                  for name, steps in (("q", ("batch", "token", "head")),
@@ -88,4 +90,33 @@ D6 = KernelSpec(
     ),
 )
 
-SPECS = (D6,)
+
+
+def together_bytes(tunables: Tunables) -> int:
+    """Queries, weights, the ring of tiles in whose place states meet at the end, and maxima."""
+    dim, rows, stages = (int(tunables[name]) for name in ("dim", "rows", "stages"))
+    ring = 2 * stages * _STEP * dim * _ELEMENT
+    board = rows * ((dim + 4) * 4 + _WARPS * 8)
+    exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
+    return rows * (dim * _ELEMENT + 128 + _WARPS * 4) + max(ring, board + exchange)
+
+
+D7 = KernelSpec(
+    name="attention.decode.d7",
+    source="attention/decode/d7_transposed.cu",
+    entry="d7_transposed<{dtype}, {dim}, {rows}, {stages}, {cluster}, Pages::{pages}, {blocks}>",
+    summary="the transposed form on wgmma: keys on M, a group's query rows on N",
+    archs=("sm_90a",),
+    tunables=(
+        *(tunable for tunable in D6.tunables if tunable.name not in ("dim", "form", "warps")),
+        Tunable("dim", (64, 128, 192, 256), 128, "head dim"),
+        Tunable("rows", WARPGROUP_ROWS, 8, "query rows of a CTA, the MMA's N"),
+    ),
+    params=_PARAMS,
+    shared_bytes=together_bytes,
+    variants=({}, {"rows": 16, "dtype": "f16"}, {"rows": 32, "pages": "whole"},
+              {"rows": 64, "cluster": 8}, {"dim": 64, "pages": "any"}, {"dim": 256, "stages": 1}),
+    requires=D6.requires,
+)
+
+SPECS = (D6, D7)

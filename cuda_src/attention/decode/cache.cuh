@@ -1,5 +1,5 @@
 // Where the keys and values of one KV head of one sequence lie, and how a warp fetches a tile of them:
-// 16 rows, 16 bytes per lane, by cp.async.
+// 16 rows, 16 bytes per lane, by cp.async, to the place in shared memory that its MMA wants them.
 //
 // Rows outside the span are neither read nor looked up, they become zeros: a page table may hold
 // anything beyond the last page, and memory past the end of a sequence may hold NaN.
@@ -23,8 +23,23 @@ template <class T> struct Rows {
     i64 row, page;  // elements from row to row, from page to page
 };
 
-template <class T, int DIM, Pages PAGES> struct Cache {
-    static constexpr int PITCH = DIM * 2 + 16;  // bytes of a row: eight of them start in eight banks
+// For ldmatrix: rows one after another, 16 bytes apart, so that eight of them start in eight banks.
+template <int DIM> struct Padded {
+    static constexpr int PITCH = DIM * 2 + 16;
+
+    static __device__ __forceinline__ int at(int row, int piece) { return row * PITCH + piece * 16; }
+};
+
+// For wgmma: slabs of 64 dims and ROWS rows, 128-byte swizzle.
+template <int ROWS> struct Swizzled {
+    static constexpr int SLAB = ROWS * 128;
+
+    static __device__ __forceinline__ int at(int row, int piece) {
+        return piece / 8 * SLAB + row * 128 + (piece % 8 ^ row % 8) * 16;
+    }
+};
+
+template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
     static constexpr int PIECES = DIM / 8;      // of 16 bytes
     static constexpr int COPIES = TILE * PIECES / warp::SIZE;
     static_assert(DIM % 16 == 0 && sizeof(T) == 2);
@@ -53,7 +68,7 @@ template <class T, int DIM, Pages PAGES> struct Cache {
             if constexpr (PAGES == Pages::any)
                 row = from + __shfl_sync(0xffffffff, page, r) * rows.page +
                       ((tile + r) & in_page) * rows.row;
-            cp_async::copy<16, false>(slot + r * PITCH + column * 16, row + column * 8,
+            cp_async::copy<16, false>(slot + PLACE::at(r, column), row + column * 8,
                                       span.has(tile + r) ? 16 : 0);
         }
     }

@@ -31,10 +31,12 @@ struct State {
     }
 };
 
-// The states of a CTA's warps in shared memory, in the place of the rings.
-template <int ROWS, int DIM, int WARPS> struct Board {
+// The states of a CTA's warps in shared memory, in the place of the rings. SHARED: the warps have one
+// maximum and one array of values between them, each some of its dims, and sums of their own keys.
+template <int ROWS, int DIM, int WARPS, bool SHARED> struct Board {
     static constexpr int PITCH = DIM + 4;  // f32 of a row
-    static constexpr int STATISTICS = WARPS * ROWS * PITCH * 4;
+    static constexpr int ARRAYS = SHARED ? 1 : WARPS;
+    static constexpr int STATISTICS = ARRAYS * ROWS * PITCH * 4;
     static constexpr int BYTES = STATISTICS + WARPS * ROWS * 8;
 
     f32* values;
@@ -52,7 +54,8 @@ template <int ROWS, int DIM, int WARPS> struct Board {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int row = F::row(F::entry(n, e));
-                if (row < rows) values[(warp * ROWS + row) * PITCH + F::dim(n, e)] = f.o[n][e];
+                if (row < rows)
+                    values[(warp % ARRAYS * ROWS + row) * PITCH + F::dim(n, e)] = f.value(n, e);
             }
 #pragma unroll
         for (int i = 0; i < F::ENTRIES; i++)
@@ -63,8 +66,10 @@ template <int ROWS, int DIM, int WARPS> struct Board {
         const int row = item / (DIM / 4), column = item % (DIM / 4) * 4;
         State state = State::none();
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const float2 s = statistics[w * ROWS + row];
+        for (int w = 0; w < ARRAYS; w++) {
+            float2 s = statistics[w * ROWS + row];
+            if constexpr (SHARED)
+                for (int other = 1; other < WARPS; other++) s.y += statistics[other * ROWS + row].y;
             state.add({*reinterpret_cast<const float4*>(values + (w * ROWS + row) * PITCH + column),
                        s.x, s.y});
         }

@@ -38,12 +38,17 @@ template <int PITCH, bool DOWN> __device__ __forceinline__ u32 matrix_row(u32 at
 
 template <class T_, int DIM> struct Plain {
     using T = T_;
-    static constexpr int ROWS = 16, ENTRIES = 2, PITCH = DIM * 2 + 16;
+    static constexpr int ROWS = 16, ENTRIES = 2, PITCH = Padded<DIM>::PITCH;
     static constexpr int SCORES = TILE / 8, SUMS = DIM / 8;  // fragments
     static constexpr u32 LANES = 3;
 
     u32 q[DIM / 16][4];
     f32 s[SCORES][4], o[SUMS][4];
+
+    __device__ __forceinline__ f32& score(int n, int e) { return s[n][e]; }
+    __device__ __forceinline__ f32& value(int n, int e) { return o[n][e]; }
+    __device__ __forceinline__ f32 value(int n, int e) const { return o[n][e]; }
+    __device__ __forceinline__ void clear() { memset(o, 0, sizeof(o)); }
 
     // Of element e of any fragment: the entry it belongs to, and its place.
     static __device__ __forceinline__ int entry(int, int e) { return e / 2; }
@@ -52,6 +57,7 @@ template <class T_, int DIM> struct Plain {
         return n * 8 + warp::lane() % 4 * 2 + e % 2;
     }
     static __device__ __forceinline__ int dim(int n, int e) { return key(n, e); }
+    __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}  // no other warp has these keys
 
     __device__ __forceinline__ void load_queries(u32 rows) {
 #pragma unroll
@@ -83,7 +89,7 @@ template <class T_, int DIM> struct Plain {
 
 template <class T_, int DIM, int ROWS_> struct Transposed {
     using T = T_;
-    static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N, PITCH = DIM * 2 + 16;
+    static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N, PITCH = Padded<DIM>::PITCH;
     static constexpr int SCORES = N, SUMS = DIM / 16 * N;
     static constexpr u32 LANES = 28;
     static_assert(ROWS % 8 == 0);
@@ -91,12 +97,18 @@ template <class T_, int DIM, int ROWS_> struct Transposed {
     u32 q[DIM / 16][N][2];
     f32 s[SCORES][4], o[SUMS][4];
 
+    __device__ __forceinline__ f32& score(int n, int e) { return s[n][e]; }
+    __device__ __forceinline__ f32& value(int n, int e) { return o[n][e]; }
+    __device__ __forceinline__ f32 value(int n, int e) const { return o[n][e]; }
+    __device__ __forceinline__ void clear() { memset(o, 0, sizeof(o)); }
+
     static __device__ __forceinline__ int entry(int n, int e) { return n % N * 2 + e % 2; }
     static __device__ __forceinline__ int row(int entry) {
         return entry / 2 * 8 + warp::lane() % 4 * 2 + entry % 2;
     }
     static __device__ __forceinline__ int key(int, int e) { return warp::lane() / 4 + e / 2 * 8; }
     static __device__ __forceinline__ int dim(int n, int e) { return n / N * 16 + key(n, e); }
+    __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}
 
     __device__ __forceinline__ void load_queries(u32 rows) {
 #pragma unroll

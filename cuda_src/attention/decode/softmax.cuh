@@ -24,7 +24,7 @@ template <class F> struct Softmax {
     f32 top[F::ENTRIES], sum[F::ENTRIES];  // sums are of this lane's keys alone
 
     __device__ __forceinline__ void clear(F& f) {
-        memset(f.o, 0, sizeof(f.o));
+        f.clear();
 #pragma unroll
         for (int i = 0; i < F::ENTRIES; i++) top[i] = minus_infinity(), sum[i] = 0.0f;
     }
@@ -41,10 +41,10 @@ template <class F> struct Softmax {
             for (int e = 0; e < 4; e++) {
                 const Query& query = queries[F::entry(n, e)];
                 const i32 key = tile + F::key(n, e);
-                f32 x = rules.score(f.s[n][e]);
+                f32 x = rules.score(f.score(n, e));
                 if (rules.slopes) x -= query.slope * f32(abs(query.position - key));
                 if (MASKED && !query.seen.has(key)) x = minus_infinity();
-                f.s[n][e] = x;
+                f.score(n, e) = x;
                 grown[F::entry(n, e)] = fmaxf(grown[F::entry(n, e)], x);
             }
         raise(f, grown);
@@ -52,12 +52,12 @@ template <class F> struct Softmax {
         for (int n = 0; n < F::SCORES; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                f.s[n][e] = ptx::ex2(f.s[n][e] - finite(top[F::entry(n, e)]));
-                sum[F::entry(n, e)] += f.s[n][e];
+                f.score(n, e) = ptx::ex2(f.score(n, e) - finite(top[F::entry(n, e)]));
+                sum[F::entry(n, e)] += f.score(n, e);
             }
     }
 
-    // New maxima, of all lanes that share a row; most tiles bring none.
+    // New maxima, of all lanes (and, by `meet`, warps) that share a row; most tiles bring none.
     __device__ __forceinline__ void raise(F& f, f32 (&grown)[F::ENTRIES]) {
         bool higher = false;
 #pragma unroll
@@ -65,8 +65,10 @@ template <class F> struct Softmax {
 #pragma unroll
             for (u32 bit = 1; bit < warp::SIZE; bit *= 2)
                 if (F::LANES & bit) grown[i] = fmaxf(grown[i], __shfl_xor_sync(ALL_LANES, grown[i], bit));
-            higher |= grown[i] > top[i];
         }
+        f.meet(grown);
+#pragma unroll
+        for (int i = 0; i < F::ENTRIES; i++) higher |= grown[i] > top[i];
         if (!__any_sync(ALL_LANES, higher)) return;
         f32 factor[F::ENTRIES];
 #pragma unroll
@@ -78,7 +80,7 @@ template <class F> struct Softmax {
 #pragma unroll
         for (int n = 0; n < F::SUMS; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) f.o[n][e] *= factor[F::entry(n, e)];
+            for (int e = 0; e < 4; e++) f.value(n, e) *= factor[F::entry(n, e)];
     }
 
     // Sums of all lanes that share a row.

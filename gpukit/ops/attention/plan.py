@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpukit.kernels.attention_decode import FORMS, TILE, shared_bytes
-from gpukit.kernels.spec import Value
+from gpukit.kernels.attention_decode import D6, D7, FORMS, TILE, WARPGROUP_ROWS
+from gpukit.kernels.spec import KernelSpec, Value
 
 _SM_SHARED = 227 << 10  # bytes that the CTAs of an SM share
 _CTA_RESERVED = 1 << 10  # bytes the driver keeps of them for every CTA
@@ -51,7 +51,9 @@ class Config:
     """A way to cut a decode call up.
 
     Attributes:
-        form, warps, stages, cluster, blocks: tunables of `attention.decode.d6`.
+        form: of `attention.decode.d6`, or "warpgroup_8" to "warpgroup_64" for `attention.decode.d7`
+            with that many query rows.
+        warps, stages, cluster, blocks: their tunables; d7 has 4 warps.
         parts: clusters that a KV head's keys are split over.
     """
 
@@ -62,15 +64,27 @@ class Config:
     blocks: int
     parts: int
 
+    @property
+    def spec(self) -> KernelSpec:
+        """The kernel."""
+        return D6 if self.form in FORMS else D7
+
+    @property
+    def rows(self) -> int:
+        """Query rows of a CTA."""
+        return {**FORMS, **{f"warpgroup_{n}": n for n in WARPGROUP_ROWS}}[self.form]
+
     def tunables(self, p: Problem) -> dict[str, Value]:
-        """Of `attention.decode.d6`."""
-        return {"dtype": p.dtype, "dim": p.dim, "form": self.form, "warps": self.warps,
-                "stages": self.stages, "cluster": self.cluster, "pages": p.pages,
-                "blocks": self.blocks}
+        """Of the kernel."""
+        own: dict[str, Value] = {"form": self.form, "warps": self.warps}
+        if self.spec is D7:
+            own = {"rows": self.rows}
+        return {"dtype": p.dtype, "dim": p.dim, "stages": self.stages, "cluster": self.cluster,
+                "pages": p.pages, "blocks": self.blocks, **own}
 
     def units(self, p: Problem) -> int:
         """KV heads times blocks of query rows of one sequence."""
-        return p.kv_heads * -(-p.rows // FORMS[self.form])
+        return p.kv_heads * -(-p.rows // self.rows)
 
     def grid(self, p: Problem) -> tuple[int, int, int]:
         """Of CTAs."""
@@ -78,8 +92,7 @@ class Config:
 
     def states(self, p: Problem) -> int:
         """Items of four dims in the workspace."""
-        rows = FORMS[self.form]
-        return p.sequences * self.units(p) * self.parts * rows * p.dim // 4
+        return p.sequences * self.units(p) * self.parts * self.rows * p.dim // 4
 
 
 def choose(p: Problem) -> Config:
@@ -101,7 +114,7 @@ def choose(p: Problem) -> Config:
 
 def _resident(shape: Config, p: Problem) -> int:
     """CTAs that an SM's shared memory holds."""
-    return max(1, _SM_SHARED // (shared_bytes(shape.tunables(p)) + _CTA_RESERVED))
+    return max(1, _SM_SHARED // (shape.spec.shared_bytes(shape.tunables(p)) + _CTA_RESERVED))
 
 
 def _power_of_two(at_most: int) -> int:

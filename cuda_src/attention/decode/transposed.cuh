@@ -1,0 +1,189 @@
+// Decoding with wgmma: S^T = K Q^T and O^T = V^T P^T, keys and dims on the 64 rows of M.
+//
+// As in split.cuh a CTA has a KV head, up to ROWS query rows (the MMA's N, 8 to 64) and a slice of the
+// keys, and each of its four warps fetches 16 keys of every 64. The MMAs are the warpgroup's: all read
+// K and V from shared memory, V through a descriptor that transposes. P^T goes there too, which takes
+// the four warps to agree on maxima. Three barriers a step:
+//   keys are there, and values of the step before are done with - maxima are there, keys done with -
+//   values and P are there.
+#pragma once
+
+#include "attention/decode/finish.cuh"
+#include "attention/decode/walk.cuh"
+#include "common/stmatrix.cuh"
+#include "common/tma.cuh"
+#include "common/wgmma.cuh"
+
+namespace decode {
+
+constexpr int STEP_KEYS = 64;
+
+// Scores and sums of a warpgroup: as Transposed, a warp having 16 of 64 keys and 16 of 64 dims.
+template <class T_, int DIM, int ROWS_> struct Warpgroup {
+    using T = T_;
+    using Keys = Swizzled<STEP_KEYS>;
+    using Queries = Swizzled<ROWS_>;
+    static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N;
+    static constexpr int SCORES = N, SLABS = DIM / 64, SUMS = SLABS * N;
+    static constexpr u32 LANES = 28;
+    static_assert(DIM % 64 == 0 && ROWS % 8 == 0);
+
+    f32 s[ROWS / 2], o[SLABS][ROWS / 2];
+    f32* maxima;  // shared, [warps][ROWS]
+
+    __device__ __forceinline__ f32& score(int n, int e) { return s[n * 4 + e]; }
+    __device__ __forceinline__ f32& value(int n, int e) { return o[n / N][n % N * 4 + e]; }
+    __device__ __forceinline__ f32 value(int n, int e) const { return o[n / N][n % N * 4 + e]; }
+    __device__ __forceinline__ void clear() { memset(o, 0, sizeof(o)); }
+
+    // Not warp::index(), which takes all lanes.
+    static __device__ __forceinline__ int own_warp() { return threadIdx.x / warp::SIZE; }
+    static __device__ __forceinline__ int entry(int n, int e) { return n % N * 2 + e % 2; }
+    static __device__ __forceinline__ int row(int entry) {
+        return entry / 2 * 8 + warp::lane() % 4 * 2 + entry % 2;
+    }
+    static __device__ __forceinline__ int key(int, int e) {
+        return own_warp() * 16 + warp::lane() / 4 + e / 2 * 8;
+    }
+    static __device__ __forceinline__ int dim(int n, int e) { return n / N * 64 + key(n, e); }
+
+    __device__ __forceinline__ void meet(f32 (&grown)[ENTRIES]) const {
+        if (warp::lane() < 4)
+#pragma unroll
+            for (int i = 0; i < ENTRIES; i++) maxima[own_warp() * ROWS + row(i)] = grown[i];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < ENTRIES; i++)
+#pragma unroll
+            for (int w = 0; w < 4; w++) grown[i] = fmaxf(grown[i], maxima[w * ROWS + row(i)]);
+    }
+
+    static __device__ __forceinline__ u64 operand(const u8* slab, u32 leading) {
+        return wgmma::descriptor(mbarrier::address(slab), leading, 1024, wgmma::Swizzle::b128);
+    }
+
+    __device__ __forceinline__ void multiply_keys(const u8* keys, const u8* queries) {
+        wgmma::fence();
+#pragma unroll
+        for (int k = 0; k < DIM / 16; k++) {
+            const u64 a = operand(keys + k / 4 * Keys::SLAB, 16);
+            const u64 b = operand(queries + k / 4 * Queries::SLAB, 16);
+            wgmma::mma<T, ROWS>(s, wgmma::advance(a, k % 4 * 32), wgmma::advance(b, k % 4 * 32), k > 0);
+        }
+        wgmma::commit();
+        wgmma::wait<0>();
+    }
+    // P^T, [rows][keys]: what was two keys down becomes two keys along.
+    __device__ __forceinline__ void store_weights(u8* weights) const {
+        const int lane = warp::lane(), piece = own_warp() * 2 + lane / 8 % 2;
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            const u32 at = mbarrier::address(weights + Queries::at(n * 8 + lane % 8, piece));
+            stmatrix::x2_trans(at, pack_pair(T{}, s[n * 4], s[n * 4 + 1]),
+                               pack_pair(T{}, s[n * 4 + 2], s[n * 4 + 3]));
+        }
+    }
+    __device__ __forceinline__ void add_values(const u8* values, const u8* weights) {
+        const u64 b = operand(weights, 16);
+        wgmma::fence();
+#pragma unroll
+        for (int m = 0; m < SLABS; m++) {
+            const u64 a = operand(values + m * Keys::SLAB, Keys::SLAB);
+#pragma unroll
+            for (int k = 0; k < STEP_KEYS / 16; k++)
+                wgmma::mma<T, ROWS, Major::mn, Major::k>(o[m], wgmma::advance(a, k * 16 * 128),
+                                                         wgmma::advance(b, k * 32), 1);
+        }
+        wgmma::commit();
+        wgmma::wait<0>();
+    }
+};
+
+template <class FORM, int DIM_, int STAGES_, int CLUSTER_, Pages PAGES_> struct Together {
+    using Form = FORM;
+    using T = typename FORM::T;
+    static constexpr int DIM = DIM_, WARPS = 4, STAGES = STAGES_, CLUSTER = CLUSTER_;
+    static constexpr Pages PAGES = PAGES_;
+    using Queries = typename FORM::Queries;
+    using Keys = Cache<T, DIM, PAGES, typename FORM::Keys>;
+    using States = Board<FORM::ROWS, DIM, WARPS, true>;
+
+    static constexpr int STEP = STEP_KEYS, SLOT = FORM::SLABS * FORM::Keys::SLAB;
+    static constexpr int WARP_OFFSET = TILE * 128;
+    static constexpr int ITEMS = DIM / 4;
+
+    // Shared memory, in bytes: queries, weights, the ring (the board later), maxima.
+    static constexpr int WEIGHTS = FORM::SLABS * Queries::SLAB, RING = WEIGHTS + Queries::SLAB;
+    static constexpr int EXCHANGE = CLUSTER > 1 ? FORM::ROWS * ITEMS * 32 : 0;
+    static constexpr int RING_BYTES = 2 * STAGES * SLOT, STATES = States::BYTES + EXCHANGE;
+    static constexpr int MAXIMA = RING + (RING_BYTES > STATES ? RING_BYTES : STATES);
+
+    static __device__ __forceinline__ i32 tiles(i32 steps) { return steps; }
+};
+
+// What this thread copied is there for all, and for the MMAs.
+template <int PENDING> __device__ __forceinline__ void landed() {
+    cp_async::wait<PENDING>();
+    tma::fence_shared();
+    __syncthreads();
+}
+
+// A CTA's steps, one after another. Values of a step make room for others a step later, when all warps
+// are past the barrier.
+template <class S>
+__device__ __forceinline__ void attend_together(typename S::Form& form,
+                                                Softmax<typename S::Form>& softmax, Walk<S>& walk,
+                                                const Work<S>& work, const Rules& rules,
+                                                const Query (&queries)[S::Form::ENTRIES],
+                                                u8* memory) {
+    const u32 mine = warp::index() * S::WARP_OFFSET;
+    i32 stage = 0;
+    for (i32 i = 0; i < work.steps; i++) {
+        const i32 key = work.first + i * S::STEP, before = (stage == 0 ? S::STAGES : stage) - 1;
+        if (i > 0) {
+            landed<2 * S::STAGES - 2>();
+            walk.fetch_v(i - 1 + S::STAGES, before);
+        }
+        form.multiply_keys(walk.k_slot(stage) - mine, memory);
+        if (key >= work.common.first && key + S::STEP <= work.common.last)
+            softmax.template weigh<false>(form, rules, queries, key);
+        else
+            softmax.template weigh<true>(form, rules, queries, key);
+        walk.fetch_k(i + S::STAGES, stage);
+        cp_async::commit();
+        form.store_weights(memory + S::WEIGHTS);
+        landed<2 * S::STAGES - 1>();
+        form.add_values(walk.v_slot(stage) - mine, memory + S::WEIGHTS);
+        stage = stage + 1 == S::STAGES ? 0 : stage + 1;
+    }
+}
+
+template <class S, class T> __device__ __forceinline__ void decode_together(const Arguments<T>& x) {
+    extern __shared__ __align__(1024) u8 memory[];
+    using Form = typename S::Form;
+    const Work<S> work(x);
+    const typename S::Keys cache{x.table + work.sequence * x.table_row, x.shift, work.span};
+    const Rows<T> k = work.rows_of(x.k, x.k_batch, x.k_head);
+    const Rows<T> v = work.rows_of(x.v, x.v_batch, x.v_head);
+    Walk<S> walk(cache, k, v, memory + S::RING, work);
+    walk.fill(memory, x, work);
+
+    Form form;
+    form.maxima = reinterpret_cast<f32*>(memory + S::MAXIMA);
+    Softmax<Form> softmax;
+    softmax.clear(form);
+    Query queries[Form::ENTRIES];
+#pragma unroll
+    for (int i = 0; i < Form::ENTRIES; i++) queries[i] = work.query(x, Form::row(i));
+    landed<2 * S::STAGES - 1>();
+    attend_together<S>(form, softmax, walk, work, x.rules, queries, memory);
+    softmax.close();
+    cp_async::wait_all();
+    __syncthreads();  // the ring becomes the board
+    const typename S::States board(memory + S::RING);
+    board.put(form, softmax, warp::index(), work.rows);
+    __syncthreads();
+    combine<S>(x, work, board, memory + S::RING);
+}
+
+}  // namespace decode

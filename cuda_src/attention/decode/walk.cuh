@@ -1,0 +1,58 @@
+// A warp's way through its CTA's keys.
+#pragma once
+
+#include "attention/decode/work.cuh"
+
+namespace decode {
+
+// One warp's tiles of keys and values: the order in which it walks them, and where in the ring they
+// go. Page table entries are looked up two tiles ahead of their use.
+template <class S> struct Walk {
+    using T = typename S::T;
+    const typename S::Keys& cache;
+    const Rows<T>&k, &v;
+    u8* ring;
+    i32 first, tiles;  // of this warp
+    u32 page, next;    // table entries of the tile to fetch next, and of the one after
+
+    __device__ __forceinline__ Walk(const typename S::Keys& cache, const Rows<T>& k, const Rows<T>& v,
+                                    u8* rings, const Work<S>& work)
+        : cache(cache), k(k), v(v), ring(rings + warp::index() * S::WARP_OFFSET),
+          first(work.first + warp::index() * TILE), tiles(S::tiles(work.steps)) {}
+
+    __device__ __forceinline__ i32 key(i32 i) const { return first + i * S::WARPS * TILE; }
+    __device__ __forceinline__ u8* k_slot(i32 stage) const { return ring + stage * 2 * S::SLOT; }
+    __device__ __forceinline__ u8* v_slot(i32 stage) const { return k_slot(stage) + S::SLOT; }
+    __device__ __forceinline__ u32 look_up(i32 i) const {
+        return i < tiles ? cache.look_up(key(i)) : 0;
+    }
+
+    // Without ending its group, to which the first one's queries also belong.
+    __device__ __forceinline__ void fetch_k(i32 i, i32 stage) const {
+        if (i < tiles) cache.fetch(k_slot(stage), k, key(i), page);
+    }
+    __device__ __forceinline__ void fetch_v(i32 i, i32 stage) {
+        if (i < tiles) cache.fetch(v_slot(stage), v, key(i), page);
+        cp_async::commit();
+        page = next;
+        next = look_up(i + 2);
+    }
+    template <class Arguments>
+    __device__ __forceinline__ void fill(u8* queries, const Arguments& x, const Work<S>& work) {
+        page = look_up(0), next = look_up(1);
+#pragma unroll
+        for (int i = 0; i < S::STAGES; i++) {
+            fetch_k(i, i);
+            if (i == 0) fetch_queries<S>(queries, x, work);
+            cp_async::commit();
+            fetch_v(i, i);
+        }
+    }
+    // The oldest half tile is there, for all lanes.
+    static __device__ __forceinline__ void wait() {
+        cp_async::wait<2 * S::STAGES - 1>();
+        __syncwarp();
+    }
+};
+
+}  // namespace decode
