@@ -74,6 +74,18 @@ def test_a_in_tensor_memory_begins_where_d_does(rng):
         run(form, [call], [image_of(b)], np.zeros((1, 128, 64), np.uint32))
 
 
+def test_a_in_the_columns_of_d(rng):
+    """The next mma may read as A what this one wrote; this one may not."""
+    b = place(small_matrix(rng, (32, 16), "f16"), "f16", "f16")
+    form = Form("f16", a_in_tensor_memory=True)
+    cells = np.zeros((1, 128, 64), np.uint32)
+    for column in (24, 31, 0):
+        call = Call(0, column, b.tile.descriptor(), idesc("f16", 128, 32, "f16"))
+        with pytest.raises(KernelFault, match=f"A in columns {column} to {column + 7} of tensor"):
+            run(form, [call], [image_of(b)], cells)
+    run(form, [Call(0, 32, call.b, call.idesc)], [image_of(b)], cells)
+
+
 # Collector buffers
 
 

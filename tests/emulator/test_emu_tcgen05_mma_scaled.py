@@ -231,6 +231,16 @@ def test_scale_factors_begin_at_lane_0(rng):
         problem.run()
 
 
+def test_scale_factors_in_the_columns_of_d(rng):
+    problem = Problem(rng, VARIANTS[0], 128, 64)
+    problem.call.scales = (A_COLUMN, 63)
+    with pytest.raises(KernelFault, match=(
+        "scale factors of B in columns 63 to 64 of tensor memory overlap D of the same "
+        r"tcgen05\.mma, in columns 0 to 63"
+    )):  # fmt: skip
+        problem.run()
+
+
 def test_scale_factors_that_nothing_has_written(rng):
     problem = Problem(rng, VARIANTS[0], 128, 32)
     problem.call.scales = (A_COLUMN, 300)

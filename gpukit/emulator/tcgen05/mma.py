@@ -65,6 +65,7 @@ class Mma:
         idesc = decode(arguments.idesc, form.target)
         self._check_lanes(idesc, arguments)
         work = self._work(warp, idesc, arguments)
+        self._check_overlap(work)
         key = (arguments.d, idesc.m, idesc.n, form.kind.name, form.ws)
         pipe = pipe_of(warp, form.cta_group)
         kept = arguments.b if form.ws else arguments.a
@@ -125,6 +126,18 @@ class Mma:
                 "begin at the same lane",
                 address=arguments.a,
             )
+
+    @staticmethod
+    def _check_overlap(work: Multiplication) -> None:
+        """What is read beside D must not lie in its columns: nothing orders reads and writes."""
+        start, end = work.d_column, work.d_column + work.blocks[0].width
+        for name, column, width in work.columns_read():
+            if column < end and start < column + width:
+                raise KernelFault(
+                    f"{name} in columns {column} to {column + width - 1} of tensor memory overlap "
+                    f"D of the same tcgen05.mma, in columns {start} to {end - 1}",
+                    address=column,
+                )
 
     def _count(self, warp: Warp, work: Multiplication) -> None:
         launch, idesc, kind = warp.wave.launch, work.idesc, self.form.kind

@@ -72,6 +72,16 @@ class Multiplication:
             for first, count in self._enabled_runs(block)
         )
 
+    def columns_read(self) -> list[tuple[str, int, int]]:
+        """Operands in tensor memory but D: name, first column, number of columns."""
+        found = [("A", self.a_column, A_CELLS)] if self.a is None else []
+        if self.scales is not None:
+            rows = (self._height, self.blocks[0].width)
+            for scales, count in zip(self.scales, rows, strict=True):
+                name = f"scale factors of {scales.name}"
+                found.append((name, scales.column, scales.columns(count)))
+        return found
+
     @property
     def _height(self) -> int:
         """Rows of A in each CTA."""

@@ -36,11 +36,15 @@ class Scales:
 
     def cells(self, block: Block, rows: int, slot: int) -> tuple[Cells, ...]:
         """What a block of D reads for ``rows`` rows."""
-        columns = -(-rows // QUARTER)
         return tuple(
-            Cells(slot, QUARTER * quarter, min(rows, QUARTER), self.column, columns)
+            Cells(slot, QUARTER * quarter, min(rows, QUARTER), self.column, self.columns(rows))
             for quarter in quarters(block)
         )
+
+    @staticmethod
+    def columns(rows: int) -> int:
+        """Columns that the scale factors of so many rows take."""
+        return -(-rows // QUARTER)
 
     def values(self, tmem: Tmem, block: Block, rows: int) -> Any:
         """float64 [row, vector] as a block of D finds them. Copies that differ are an error."""
