@@ -6,8 +6,9 @@ beside the file or beside any folder above it), then which rows and columns, if 
     <!-- table: results/h200/memcpy.json dtype=bf16 n time_us GB/s xmemcpy -->
     <!-- end of table -->
 
-Columns are those of the benchmark's table, of `--counters`, and `idea`: a kernel's summary, or the
-configuration that `gpukit.matmul` chose. With
+Columns are those of the benchmark's table, of `--counters`, `idea`: a kernel's summary, or the
+configuration that `gpukit.matmul` chose, and `published`: what others reached with that rung, on
+their GPU and problem. With
 `results.json#summary` the records are those of the file's summary.
 
 A kernel's source, a rung of a ladder whose number begins the file's name, says in its header what
@@ -36,12 +37,12 @@ from typing import Any
 import click
 
 from gpukit import kernels
-from gpukit.bench.columns import Column, columns_for
+from gpukit.bench.columns import NOTHING, Column, columns_for
 from gpukit.bench.counters import counter_columns
 from gpukit.bench.formats import markdown_table
 from gpukit.bench.ladder import gains, rung
 from gpukit.bench.model import TIMED_STATUSES, Row
-from gpukit.bench.published import published
+from gpukit.bench.published import PATH, of_rung, published
 
 _TABLE = re.compile(r"(<!-- table: ([^\s#]+)(?:#(\w+))?([^>]*) -->\n).*?(<!-- end of table -->)",
                     re.DOTALL)
@@ -59,7 +60,7 @@ def embedded(text: str, file: Path) -> str:
         return found[1] + _measured(_records(file, found[3]), file, int(found[2]))
 
     def others(found: re.Match[str]) -> str:
-        return found[1] + _published(_found(file, found[3]), file, int(found[2]))
+        return found[1] + _published(_found(file, found[3]), file, int(found[2])) + "."
 
     return _OTHERS.sub(others, _LINE.sub(line, _TABLE.sub(table, text)))
 
@@ -105,13 +106,26 @@ def _columns(rows: Sequence[Row], wanted: Sequence[str]) -> list[Column]:
     """The columns wanted, without those that the rows have nothing for."""
     usual = columns_for(rows)
     known = {c.header: c for c in (*counter_columns(rows), *usual,
-                                   Column("idea", _idea, numeric=False))}
+                                   Column("idea", _idea, numeric=False),
+                                   Column("published", _others))}
     return [known[name] for name in wanted if name in known] or usual
 
 
 def _idea(row: Row) -> str:
     kernel = row.launch.get("kernel")
     return kernels.get(kernel).summary if kernel else str(row.launch.get("config", "-"))
+
+
+def _others(row: Row) -> str:
+    place = rung(row.kernel)
+    return _figures(PATH, place[1]) if place else NOTHING
+
+
+def _figures(file: Path | None, number: int, size: int | None = None) -> str:
+    """What others reached with a rung, on a cube of this size if one is given."""
+    found = of_rung(published("matmul", file) or [] if file else [], number)
+    return ", ".join(f"{figure.value:g} {figure.unit} on {figure.gpu}" for figure in found
+                     if size is None or figure.problem.startswith(f"{size}x{size}x{size} "))
 
 
 def _plain(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[str]:
@@ -141,11 +155,7 @@ def _measured(records: Sequence[dict[str, Any]], file: Path, size: int) -> str:
 def _published(figures: Path | None, file: Path, size: int) -> str:
     """What others reached with the rung in a file on a cube of this size."""
     number = re.match(r"k(\d+)_", file.name)
-    said = [f"{figure.value:g} {figure.unit} on {figure.gpu}"
-            for figure in (published("matmul", figures) or [] if figures else [])
-            if number and re.match(rf"kernel {number[1]}\b", figure.row)
-            and figure.problem.startswith(f"{size}x{size}x{size} ")]
-    return (", ".join(said) or "nothing") + "."
+    return (_figures(figures, int(number[1]), size) if number else "") or "nothing"
 
 
 @click.command()

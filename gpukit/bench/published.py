@@ -50,6 +50,11 @@ def _figure(record: dict[str, str]) -> Published:
     return Published(**{**record, "value": float(record["value"])})  # type: ignore[arg-type]
 
 
+def of_rung(figures: Iterable[Published], number: int) -> list[Published]:
+    """Return the figures of one rung of a ladder, whatever their GPU and problem."""
+    return [figure for figure in figures if re.match(rf"kernel {number}\b", figure.row)]
+
+
 def published_column(rows: Sequence[Row], figures: Iterable[Published]) -> Column | None:
     """Return the figures of ladder rungs as a column beside the rows of the same rung, problem and
     dtype; None where no row has one. The GPU is the publisher's and stands in the cell."""
@@ -65,8 +70,8 @@ def _cell(row: Row, figures: Iterable[Published]) -> str:
 
 
 def _same(figure: Published, row: Row) -> bool:
-    place, number = rung(row.kernel), re.match(r"kernel (\d+)\b", figure.row)
-    if place is None or number is None or place[1] != int(number[1]):
+    place = rung(row.kernel)
+    if place is None or not of_rung([figure], place[1]):
         return False
     problem = f"{'x'.join(map(str, row.shape.values()))} {row.dtype}"
     layout = ", B transposed" if row.params.get("layout") == "nt" else ""

@@ -40,7 +40,7 @@ def test_a_table_is_made_from_the_results_and_checked(tmp_path: Path) -> None:
 def test_records_that_are_no_rows_make_a_table_too(tmp_path: Path) -> None:
     (tmp_path / "h.json").write_text(json.dumps({"rows": [{"call": "f(x)", "median_us": 1.234}]}))
     text = embedded("<!-- table: h.json -->\n<!-- end of table -->", tmp_path / "page.md")
-    assert re.search(r"\| f\(x\) +\| +1\.23 \|", text)
+    assert re.search(r"\| f\(x\) +\| +1\.234 \|", text)
 
 
 def write_ladder(folder: Path) -> None:
@@ -79,10 +79,18 @@ def test_the_idea_of_a_row_of_gpukit_matmul_is_its_configuration(tmp_path: Path)
     assert got[2:] == ["| gemm:bm=128,bn=256 |"]
 
 
+def test_figures_of_others_stand_beside_a_rung(tmp_path: Path) -> None:
+    write_ladder(tmp_path)
+    got = table("ladder.json m=64 kernel published", tmp_path / "page.md")
+    assert got[0] == "| kernel | published |"
+    assert got[2:] == ["| matmul.k2 | 155 TFLOP/s on B200 |",
+                       "| matmul.k3 | 295.6 TFLOP/s on B200 |"]
+
+
 def test_a_summary_makes_a_table_too(tmp_path: Path) -> None:
     write_ladder(tmp_path)
     got = table("ladder.json#summary peer geomean", tmp_path / "page.md")
-    assert got == ["| peer | geomean |", "| --- | ---: |", "| cublas | 0.99 |"]
+    assert got == ["| peer | geomean |", "| --- | ---: |", "| cublas | 0.987 |"]
 
 
 @pytest.mark.parametrize(("stem", "size", "said"), [

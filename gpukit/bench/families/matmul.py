@@ -42,7 +42,7 @@ class MatmulFamily:
                  "ladder by number, all of them, or kernels by name such as sm90.k7; sm80: that "
                  "ladder", metavar="KERNEL[,...]", emulated=("1",)),
             Axis("shape", ((4096, 4096, 4096),), Shapes(("M", "N", "K")), "problem",
-                 metavar="MxNxK[,...]", emulated=((128, 128, 64), (100, 60, 33))),
+                 metavar="MxNxK[,...]", emulated=((128, 128, 64), (100, 56, 40))),
             Axis("suite", (), Choices(tuple(SUITES)), "sets of problems, beside those of --shape: "
                  f"{suites}", metavar="SUITE[,...]", instead_of="shape"),
             Axis("dtype", ("bf16",), DTypes(tuple(KINDS)), "type of A and B; tf32: f32 in memory, "
