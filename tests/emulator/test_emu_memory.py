@@ -409,3 +409,18 @@ def test_hints_do_nothing(rng):
     same_bits(compute(body, a), a)
     assert HEADER.startswith(".version")
     assert floats(rng, "f4", 8).size == 8
+
+
+def test_shared_addresses_are_cut_to_32_bits():
+    """A generic pointer in a 64-bit register names the same byte of shared memory."""
+    source = r"""extern "C" __global__ void k(int* y) {
+      __shared__ int x[64]; __shared__ unsigned long long bar;
+      x[threadIdx.x] = threadIdx.x + 7;
+      if (threadIdx.x == 0)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "l"(&bar) : "memory");
+      __syncthreads();
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(y[threadIdx.x]) : "l"(x + 63 - threadIdx.x));
+    }"""
+    y = np.zeros(64, "i4")
+    emulator.run(source, 1, 64, [y])
+    assert (y == 70 - np.arange(64)).all()

@@ -63,6 +63,7 @@ def shared_point(warp: Warp, address: int, space: str, size: int, align: int) ->
                 f"address 0x{address:x} does not point into shared memory", address=address
             )
         address -= windows.SHARED
+    address &= windows.SHARED_MASK
     cta, offset = warp.cta.owner(address)
     if space == "cta" and cta is not warp.cta:
         raise OutOfBoundsError(

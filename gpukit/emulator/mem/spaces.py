@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpukit.emulator.ptx.ir import Operand
 
 Locator: TypeAlias = "Callable[[Lanes, Any, Mask, int], Access]"
+SHARED_BYTES = 4  # of an address
 _WORDS = {
     "global": "global",
     "const": "const",
@@ -87,8 +88,14 @@ class Place:
         return [self._locate(lanes, addresses, part, self.size) for part in parts]
 
     def addresses(self, lanes: Lanes) -> Any:
-        """The address of every lane, as the register's integers."""
+        """The address of every lane, as the register's integers.
+
+        Shared addresses have 32 bits; of a wider register the others are cut off, so that a generic
+        address does as well.
+        """
         base = lanes.V[self._base]
+        if self.space == "shared" and base.itemsize > SHARED_BYTES:
+            base = base & windows.SHARED_MASK
         return base if self._offset is None else base + lanes.V[self._offset]
 
     def _parts(self, lanes: Lanes, addresses: Any, mask: Mask) -> list[Any]:

@@ -11,6 +11,7 @@ FUNCTIONS = 4 << WINDOW_BITS
 
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
+SHARED_MASK = 0xFFFFFFFF  # what instructions on shared memory take of an address
 
 BASES = {"shared": SHARED, "local": LOCAL, "global": 0, "const": 0, "param": 0}
 
