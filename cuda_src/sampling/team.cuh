@@ -96,8 +96,8 @@ __device__ __forceinline__ u32 search(Bracket b, u64 need, u64 enough, u64 (*slo
         u64* found = slots[round & 1];
         if (warp::lane() == 0) found[me] = sum;
         __syncthreads();
-        int passed = 0;
-        while (passed < WARPS && found[passed] >= need) ++passed;
+        const bool pass = warp::lane() < WARPS && found[warp::lane() % WARPS] >= need;
+        const int passed = __popc(__ballot_sync(0xffffffff, pass));  // measures fall: the first ones
         b.narrow(passed, WARPS, passed ? found[passed - 1] : 0);
     }
     __syncthreads();

@@ -44,7 +44,7 @@ ARGMAX = KernelSpec(
     params=(Param("logits", "pointer", "[B, V]"), Param("ids", "pointer", "[B] i64"),
             Param("pitch", "i64", "elements from row to row"), Param("V", "i32", "tokens")),
     variants=({}, {"dtype": "bf16", "vec": 8}, {"dtype": "f16", "vec": 1, "cluster": 1},
-              {"threads": 1024, "unroll": 8, "cluster": 4}, {"cluster": 2, "threads": 512}),
+              {"threads": 512, "unroll": 8, "cluster": 4}, {"cluster": 2, "threads": 512}),
     requires=("unit stride along V", "vec divides the row pitch; rows are aligned to vec elements"),
 )
 
@@ -65,7 +65,8 @@ SOFTMAX = KernelSpec(
     shared_bytes=_softmax_bytes,
     variants=({"blocks": 3}, {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8},
               {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "stage": 16},
-              {"threads": 512, "blocks": 3}, {"threads": 1024, "stage": 192, "cluster": 2}),
+              {"blocks": 2, "stage": 100},
+              {"threads": 512, "stage": 192, "cluster": 2}),
     requires=("unit stride along V", "a CTA's part of a row fits stage",
               "vec and out_vec divide the row pitches; rows are aligned to them"),
 )
@@ -111,8 +112,9 @@ SAMPLE = KernelSpec(
         *_FOR_ALL),
     shared_bytes=_row_bytes,
     variants=({"blocks": 3}, {"dtype": "bf16", "vec": 8, "blocks": 3},
+              {"blocks": 2, "candidates": 2048, "cluster": 4, "dtype": "bf16", "vec": 1},
               {"dtype": "f16", "vec": 1, "cluster": 1, "stage": 16, "candidates": 2048},
-              {"threads": 512, "blocks": 2}, {"threads": 1024, "stage": 192},
+              {"blocks": 2, "stage": 100}, {"threads": 512, "stage": 192},
               {"threads": 128, "cluster": 2, "blocks": 3}),
     requires=("unit stride along V", "a CTA's part of a row fits stage",
               "vec divides the row pitch; rows are aligned to vec elements"),

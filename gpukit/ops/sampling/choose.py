@@ -37,6 +37,6 @@ def staged(function: str, rows: Rows) -> dict[str, Value]:
         most = 256 * STAGES[-1] * _BIG
         raise UnsupportedError(f"{function}: rows of {rows.width} tokens do not fit a cluster's "
                                f"shared memory; at most {most}")
-    threads, blocks = (256, 3) if stage <= 64 else (512, 2) if stage <= 100 else (512, 1)
+    threads, blocks = (256, 3) if stage <= 64 else (256, 2) if stage <= 100 else (512, 1)
     return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster, "stage": stage,
             "threads": threads, "blocks": blocks}
