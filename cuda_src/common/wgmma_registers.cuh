@@ -23,6 +23,19 @@ template <int REGS> __device__ __forceinline__ void hold(u32 (&a)[REGS]) {
     for (int i = 0; i < REGS; i++) asm volatile("" : "+r"(a[i]) :: "memory");
 }
 
+// What follows is not started before `value`, which is not negative, is known. The assembler would move
+// a wait for an MMA up, in front of all the arithmetic that was to run meanwhile: a branch, around
+// something that it cannot leave out, keeps it in its place.
+__device__ __forceinline__ void after(f32 value) {
+    asm volatile(
+        "{ .reg .pred fine;\n"
+        "setp.geu.f32 fine, %0, 0f00000000;\n"
+        "@fine bra done;\n"
+        "nanosleep.u32 20;\n"
+        "done: }"
+        :: "f"(value) : "memory");
+}
+
 template <class T, int N, Major B> struct MmaRegisters;
 
 // Operand 2 is not used: it is there so that the accumulator starts at operand 3, as in wgmma.cuh.

@@ -70,6 +70,7 @@ _LENGTHS = (
     Param("table_batch", "i32", "entries from sequence to sequence"),
     Param("page", "i32", "keys of a page"),
     Param("page_box", "i32", "keys that one copy moves"),
+    Param("counter", "pointer", "null, or a u32 zero: tiles are taken as CTAs get free"),
 )
 _MAPS = (
     Param("q", "tensor_map", "[batch, heads / group, queries, group, d]"),
@@ -83,20 +84,21 @@ def _numbers(tunables: Tunables, *names: str) -> tuple[int, ...]:
 
 
 def hopper_shared(tunables: Tunables) -> int:
-    """Queries, stages of keys and values, and their barriers."""
+    """Queries, stages of keys and values, and their barriers; the next tile."""
     d, dv, n, wgs, stages = _numbers(tunables, "d", "dv", "n", "wgs", "stages")
     k_slabs, v_slabs = -(-d // 64), -(-dv // 64)
     return (wgs * k_slabs * ROWS * ROW + stages * n * ROW * (k_slabs + v_slabs)
-            + 8 * (2 * wgs + 4 * stages))
+            + 8 * (2 * wgs + 4 * stages + 3))
 
 
 K5 = KernelSpec(
     name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
     entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {terms}, {ctas}>",
+          "attention::Keys::{keys}, {terms}, {ctas}, {flavour}>",
     summary="warpgroups in turns, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
-    tunables=(_DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS),
+    tunables=(_DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
+              Tunable("flavour", tuple(range(64)), 0, "variants under trial")),
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *_VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(

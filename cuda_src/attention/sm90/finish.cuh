@@ -44,9 +44,9 @@ struct Ending {
     }
 };
 
-template <int H, class T, class JOB, int REGS>
+template <int H, class T, class JOB, class SOFTMAX, int REGS>
 __device__ __forceinline__ void finish_row(const Call& call, const JOB& job, const Results<T>& to,
-                                           const f32 (&o)[REGS], const Softmax& softmax, f32 c,
+                                           const f32 (&o)[REGS], const SOFTMAX& softmax, f32 c,
                                            int wg) {
     const Row row = Row::of(call, job, wg, H);
     const bool ragged = call.lengths.q_offsets != nullptr;
@@ -59,9 +59,9 @@ __device__ __forceinline__ void finish_row(const Call& call, const JOB& job, con
         to.lse[batch * to.lse_batch + row.head * to.lse_head + token * to.lse_token] = ending.lse;
 }
 
-template <class T, class JOB, int REGS>
+template <class T, class JOB, class SOFTMAX, int REGS>
 __device__ __forceinline__ void finish(const Call& call, const JOB& job, const Results<T>& to,
-                                       const f32 (&o)[REGS], const Softmax& softmax, f32 c,
+                                       const f32 (&o)[REGS], const SOFTMAX& softmax, f32 c,
                                        int wg) {
     finish_row<0>(call, job, to, o, softmax, c, wg);
     finish_row<1>(call, job, to, o, softmax, c, wg);

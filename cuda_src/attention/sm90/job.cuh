@@ -26,14 +26,14 @@ struct Sequence {
         Sequence s{0, l.queries, 0, l.keys};
         if constexpr (KEYS != Keys::dense) {
             if (l.q_offsets != nullptr) {
-                s.q_first = l.q_offsets[batch];
-                s.queries = i32(l.q_offsets[batch + 1]) - s.q_first;
+                s.q_first = warp::uniform(l.q_offsets[batch]);
+                s.queries = warp::uniform(l.q_offsets[batch + 1]) - s.q_first;
             }
             if (l.k_offsets != nullptr) {
-                s.k_first = l.k_offsets[batch];
-                s.keys = i32(l.k_offsets[batch + 1]) - s.k_first;
+                s.k_first = warp::uniform(l.k_offsets[batch]);
+                s.keys = warp::uniform(l.k_offsets[batch + 1]) - s.k_first;
             }
-            if (l.k_lengths != nullptr) s.keys = l.k_lengths[batch];
+            if (l.k_lengths != nullptr) s.keys = warp::uniform(l.k_lengths[batch]);
         }
         return s;
     }

@@ -24,9 +24,10 @@ using namespace attention;
 constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
-template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
+template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
+    using Exponentials = Softmax<(FLAVOUR >> 3) & 7>;
 
     const Shared<S>& shared;
     const Call& call;
@@ -45,10 +46,10 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
     }
 
     __device__ __forceinline__ void await_turn() const {
-        if constexpr (S::WGS > 1) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+        if constexpr (S::WGS > 1 && !(FLAVOUR & 4)) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
     }
     __device__ __forceinline__ void pass_turn() const {
-        if constexpr (S::WGS > 1)
+        if constexpr (S::WGS > 1 && !(FLAVOUR & 4))
             warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
     }
     // At the very end the first one takes the turn that nobody needs.
@@ -105,7 +106,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
         return hidden;
     }
 
-    __device__ __forceinline__ float2 weigh(typename S::Scores& s, Softmax& softmax,
+    __device__ __forceinline__ float2 weigh(typename S::Scores& s, Exponentials& softmax,
                                             const Work& job, i32 j) const {
         if constexpr (TERMS != 0)
             add_terms<T, TERMS>(s, rows, j * S::N, job.sequence.keys, terms);
@@ -114,7 +115,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
     }
 
     // Scores of the first block, with nothing to do meanwhile.
-    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax,
+    __device__ __forceinline__ void first_block(typename S::Weights& p, Exponentials& softmax,
                                                 const Work& job) {
         typename S::Scores s;
         mbarrier::wait(shared.q_full(wg), q_parity);
@@ -129,7 +130,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
     }
 
     __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
-                                         Softmax& softmax, const Work& job, i32 j) {
+                                         Exponentials& softmax, const Work& job, i32 j) {
         typename S::Scores s;
         mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
         await_turn();
@@ -142,12 +143,22 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
         wgmma::hold(s);
         release_k();
         const float2 correction = weigh(s, softmax, job, j);
+        typename S::Weights next;
+        if constexpr (FLAVOUR & 2) pack_all<T>(next, s);
+        wgmma::after(softmax.sum[0] + softmax.sum[1]);
+        if constexpr (FLAVOUR & 2) wgmma::hold(next);
         wgmma::wait<0>();
         wgmma::hold(o);
         wgmma::hold(p);
         release_v();
-        pack_all<T>(p, s);
-        scale_rows(o, correction);
+        if constexpr (FLAVOUR & 2) {
+#pragma unroll
+            for (int i = 0; i < S::N / 4; i++) p[i] = next[i];
+        } else {
+            pack_all<T>(p, s);
+        }
+        if (!(FLAVOUR & 1) || __any_sync(0xffffffff, correction.x != 1.0f || correction.y != 1.0f))
+            scale_rows(o, correction);
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
@@ -163,7 +174,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
         typename S::Sums o;
 #pragma unroll
         for (int i = 0; i < S::DV / 2; i++) o[i] = 0.0f;
-        Softmax softmax;
+        Exponentials softmax;
         if (!job.empty()) {
             typename S::Weights p;
             start(job);
@@ -175,16 +186,6 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
         finish(call, job, to, o, softmax, c, wg);
     }
 };
-
-// Calls `work(index)` for every tile of this CTA's cluster.
-template <int CTAS, class Work>
-__device__ __forceinline__ void for_each_tile(const Schedule& schedule, Work work) {
-    const i32 workers = gridDim.x / CTAS, worker = blockIdx.x / CTAS, count = schedule.count();
-    for (i32 round = 0; round * workers < count; round++) {
-        const i32 index = Schedule::turn(round, worker, workers);
-        if (index < count) work(index);
-    }
-}
 
 // A CTA that is gone could not be told that a stage is free: stay until all of them are.
 template <class S>
@@ -201,24 +202,28 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
                                         const Call& call) {
     using Work = Job<S, MASK, KEYS, CTAS>;
     const u32 rank = CTAS > 1 ? cluster::rank() : 0;
+    const Ticket ticket = shared.ticket();
     if (warp::index() == 0) {
         Cursor<S::STAGES> at_k, at_v;
-        for_each_tile<CTAS>(call.schedule, [&](i32 index) {
+        ticket.for_each([&](i32 index) {
             const Work job(call, index, rank);
             if (!job.empty()) load_keys(shared, maps, call, job, at_k, at_v);
         });
         if constexpr (CTAS > 1) await_all(shared, at_k, at_v);
-    } else if (threadIdx.x == warp::SIZE) {
+    } else if (warp::index() == 1) {
         u32 parity = 0;
-        for_each_tile<CTAS>(call.schedule, [&](i32 index) {
+        ticket.for_each([&](i32 index) {
             const Work job(call, index, rank);
             if (!job.empty()) load_queries(shared, maps.q, call, job, parity), parity ^= 1;
         });
+    } else if (threadIdx.x == 2 * warp::SIZE) {
+        ticket.write_all(call.schedule, blockIdx.x / CTAS, gridDim.x / CTAS);
     }
     __syncwarp();
 }
 
-template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS, int CTAS>
+template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS, int CTAS,
+          u32 FLAVOUR>
 __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__((WGS + 1) * 128, 1)
 k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
             const __grid_constant__ TensorMap map_v, T* out, i64 out_token, i64 out_head,
@@ -229,12 +234,12 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
             i64 bias_batch, i64 bias_head, i64 bias_query, i64 bias_key, const T* relative,
             i64 relative_batch, i64 relative_query, i64 relative_head, i32 extent,
             const u32* q_offsets, const u32* k_offsets, const u32* k_lengths, const u32* table,
-            i32 table_batch, i32 page, i32 page_box) {
+            i32 table_batch, i32 page, i32 page_box, u32* counter) {
     using S = Shape<T, D, DV, N, WGS, STAGES>;
     extern __shared__ __align__(1024) u8 memory[];
     const Shared<S> shared{memory};
     const Call call{{queries, keys, q_offsets, k_offsets, k_lengths},
-                    {m_tiles, heads, batch, section}, group, share, pair_heads, top_left, left,
+                    {m_tiles, heads, batch, section, CTAS == 1 ? counter : nullptr}, group, share, pair_heads, top_left, left,
                     right, chunk, {table, page, page_box}, table_batch};
 
     if (threadIdx.x == 0) {
@@ -254,8 +259,8 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
                              relative_head, extent};
         const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                  lse_batch, sinks};
-        Consumer<S, MASK, KEYS, TERMS, CTAS> consumer(shared, call, terms, warp::group() - 1);
-        for_each_tile<CTAS>(call.schedule, [&](i32 index) {
+        Consumer<S, MASK, KEYS, TERMS, CTAS, FLAVOUR> consumer(shared, call, terms, warp::group() - 1);
+        shared.ticket().for_each([&](i32 index) {
             consumer.tile({call, index, CTAS > 1 ? cluster::rank() : 0}, results);
         });
         consumer.settle();

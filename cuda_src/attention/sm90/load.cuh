@@ -39,7 +39,7 @@ __device__ __forceinline__ void load_keys(const Shared<S>& shared, const Maps& m
     fetch_values(job.first);
 }
 
-// A warpgroup's queries, as soon as it has let go of the last tile's. One thread.
+// A warpgroup's queries, as soon as it has let go of the last tile's. One warp.
 template <class S, Mask MASK, Keys KEYS, int CTAS>
 __device__ __forceinline__ void load_queries(const Shared<S>& shared, const TensorMap& map,
                                              const Call& call,
@@ -48,6 +48,7 @@ __device__ __forceinline__ void load_queries(const Shared<S>& shared, const Tens
     for (int wg = 0; wg < S::WGS; wg++) {
         const i32 query = job.sequence.q_first + (job.row + wg * S::ROWS) / call.group;
         mbarrier::wait(shared.q_empty(wg), parity ^ 1);
+        if (warp::lane() != 0) continue;
         mbarrier::arrive_and_expect(shared.q_full(wg), S::Q_BYTES);
 #pragma unroll
         for (int slab = 0; slab < S::K_SLABS; slab++)

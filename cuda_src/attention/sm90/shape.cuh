@@ -4,14 +4,13 @@
 // columns: 128 bytes, one swizzle atom wide.
 #pragma once
 
+#include "attention/sm90/schedule.cuh"
 #include "common/mbarrier.cuh"
 #include "common/types.cuh"
 #include "common/warp.cuh"
 #include "common/wgmma_registers.cuh"
 
 namespace attention {
-
-using mbarrier::Barrier;
 
 template <class T_, int D_, int DV_, int N_, int WGS_, int STAGES_> struct Shape {
     using T = T_;
@@ -55,6 +54,11 @@ template <class S> struct Shared {
     __device__ __forceinline__ Barrier* v_full(u32 i) const { return k_empty(S::STAGES) + i; }
     __device__ __forceinline__ Barrier* v_empty(u32 i) const { return v_full(S::STAGES) + i; }
 
+    __device__ __forceinline__ Ticket ticket() const {
+        Barrier* first = v_empty(S::STAGES);
+        return {first, first + 1, reinterpret_cast<i32*>(first + 2)};
+    }
+
     // By one thread, before anybody uses them. Warpgroups of `ctas` CTAs empty a stage.
     __device__ __forceinline__ void init(int ctas) const {
         for (int wg = 0; wg < S::WGS; wg++) {
@@ -67,6 +71,7 @@ template <class S> struct Shared {
             mbarrier::init(k_empty(i), S::WGS * ctas);
             mbarrier::init(v_empty(i), S::WGS * ctas);
         }
+        ticket().init(2 + 4 * S::WGS);
         mbarrier::fence_init();
     }
 };

@@ -31,6 +31,10 @@ class Config:
     group: int = 1
     ctas: int = 1
     pair_heads: bool = False
+    flavour: int = 0
+    section: int = 0
+    counter: Any = None
+    workers: int = 0
 
 
 def configure(problem: Problem) -> Config:
@@ -55,13 +59,13 @@ def launch(problem: Problem, config: Config | None = None) -> None:
     compiled = problem.device.compile(kernels.get("attention.sm90.k5"), tunables(problem, config))
     m_tiles, heads, section = _schedule(problem, config)
     clusters = min(m_tiles * heads * problem.batch,
-                   problem.device.properties.sm_count // config.ctas)
+                   config.workers or problem.device.properties.sm_count // config.ctas)
     compiled.launch((clusters * config.ctas,), ((config.tile.wgs + 1) * 128,), (
         _query_map(problem, config), _key_map(problem, problem.k, config),
         _key_map(problem, problem.v, config), *_results(problem), problem.queries, problem.keys,
         m_tiles, heads, problem.batch, section, config.group,
         problem.heads // problem.kv_heads // config.group, int(config.pair_heads),
-        *_visible(problem), *_terms(problem), *_lengths(problem, config)))
+        *_visible(problem), *_terms(problem), *_lengths(problem, config), config.counter))
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
@@ -69,7 +73,8 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     tile = config.tile
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": tile.n,
             "wgs": tile.wgs, "stages": tile.stages, "mask": problem.mask.policy,
-            "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas}
+            "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas,
+            "flavour": config.flavour}
 
 
 def _schedule(problem: Problem, config: Config) -> tuple[int, int, int]:
@@ -79,7 +84,9 @@ def _schedule(problem: Problem, config: Config) -> tuple[int, int, int]:
         heads //= config.ctas
     else:
         rows *= config.ctas
-    if problem.mask.policy == "full":
+    if config.section:
+        section = config.section
+    elif problem.mask.policy == "full":
         section = 1
     else:
         section = tiles.section(problem.keys, problem.d + problem.dv, 2, problem.kv_heads)
