@@ -38,11 +38,12 @@ class TensorTile:
         window = geometry.window(coords)
         if window.elements == 0:
             return cls(geometry, window, None, 0)
-        memory, base = wave.launch.memory, geometry.encoded.address
-        held = memory.find(base)
-        if held is None or base + window.end > held.end:
-            raise memory.outside(base + window.start, window.end - window.start)
-        return cls(geometry, window, held, base - held.base + window.start)
+        memory, size = wave.launch.memory, window.end - window.start
+        first = geometry.encoded.address + window.start  # the tensor itself may start elsewhere
+        held = memory.find(first)
+        if held is None or first + size > held.end:
+            raise memory.outside(first, size)
+        return cls(geometry, window, held, first - held.base)
 
     @property
     def bytes(self) -> int:
