@@ -213,7 +213,8 @@ EPILOGUE = KernelSpec(
     archs=("sm_75", "sm_80", "sm_90", "sm_100"),
     tunables=(Tunable("out", _OUTPUTS, "bf16", "element type of C, bias and residual"), _FINISH[0]),
     params=(
-        Param("sums", "pointer", "null for zeros, or f32 [batch, M, N] without gaps"),
+        Param("sums", "pointer", "null for zeros, or f32 [batch, slices, M, N] without gaps"),
+        Param("slices", "i32", "of K, to be added up"),
         Param("C", "pointer", "[batch, M, N]"),
         Param("c_row", "i64", "elements from row to row of C"),
         Param("c_batch", "i64", "from matrix to matrix"),

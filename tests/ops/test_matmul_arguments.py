@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, Callable[[FakeDevice], Any], str]] = [
     ("scale_b", lambda f: f.array((8, 6)), r"scale_b has shape \(8, 6\)"),
     ("out_dtype", lambda f: "int32", "out has dtype float16 but out_dtype is int32"),
     ("config", lambda f: "gemm:bm=12", "config gemm:bm=12,bn=256 does not go with th"),
-    ("config", lambda f: "fast", "config is 'fast'; accepted: gemm, narrow, vector, ladder"),
+    ("config", lambda f: "fast", "config is 'fast'; accepted: gemm, narrow, vector, sgemm, ladder"),
 ]
 
 

@@ -16,7 +16,7 @@ from gpukit.devices.models import MODELS
 from gpukit.devices.protocol import Properties
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import matmul_library as specs
-from gpukit.ops.matmul import Gemm, Ladder, Narrow, Problem, Vector, choose, limits, tuned
+from gpukit.ops.matmul import Gemm, Ladder, Narrow, Problem, Sgemm, Vector, choose, limits, tuned
 from gpukit.ops.matmul.candidates import candidates
 from gpukit.ops.matmul.choose import modelled, ranking
 from gpukit.ops.matmul.configs import Config, parse
@@ -124,7 +124,7 @@ def test_other_gpus() -> None:
     assert choose(Problem(512, 512, 512), T4) == Ladder("k1")
     assert choose(Problem(512, 512, 512, a=""), A100) == Ladder("k1")
     assert choose(Problem(2, 512, 512), A100) == Vector()
-    assert choose(Problem(512, 512, 512, dtype="f32", out="f32"), H100) == Ladder("k1")
+    assert choose(Problem(512, 512, 512, dtype="f32", out="f32"), T4) == Ladder("k1")
     assert choose(Problem(8, 512, 512, dtype="f32", out="f32"), H100) == Vector()
     assert choose(Problem(8, 512, 512, dtype="tf32", out="f32"), A100) == Vector()
     with pytest.raises(UnsupportedError, match="operands of e4m3 need sm_90a, this GPU is sm_80"):
@@ -203,14 +203,16 @@ def test_open_stages_are_as_many_as_fit() -> None:
 
 @pytest.mark.parametrize("config", [
     Gemm(), Gemm(64, 512, 3, 1, 2, 1, "columns", True, 4), Gemm(split=2), Narrow(),
-    Narrow(24, 8, 12, 4), Vector(), Ladder(), Ladder("sm80.a2")], ids=str)
+    Narrow(24, 8, 12, 4), Vector(), Sgemm(), Sgemm(64, split=2), Ladder(), Ladder("sm80.a2")],
+    ids=str)
 def test_text_and_back(config: Config) -> None:
     assert parse(str(config)) == config
     assert parse(config) is config
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("gem", "accepted: gemm, narrow, vector, ladder"), ("gemm:bm", "'bm' is not of the form"),
+    ("gem", "accepted: gemm, narrow, vector, sgemm, ladder"),
+    ("gemm:bm", "'bm' is not of the form"),
     ("gemm:bm=wide", r"bm='wide'; accepted: bm \(int\)"), ("gemm:width=3", "width=3; accepted"),
     ("narrow:split=true", "split=True; accepted"), ("gemm:swap=1", "swap=1; accepted"),
     (3, "accepted"), (None, "accepted")])

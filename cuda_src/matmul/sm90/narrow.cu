@@ -23,6 +23,7 @@
 #include "matmul/sm90/extras.cuh"
 #include "matmul/sm90/finish.cuh"
 #include "matmul/sm90/ring.cuh"
+#include "matmul/store_four.cuh"
 
 using mbarrier::Barrier;
 
@@ -98,22 +99,6 @@ template <class S> __device__ __forceinline__ void clear_padding(const Shared<S>
     for (int i = threadIdx.x; i < S::STAGES * CHUNKS; i += S::THREADS) {
         u8* rows = shared.w(i / CHUNKS) + S::ROWS * 128;
         *reinterpret_cast<uint4*>(rows + i % CHUNKS * 16) = uint4{};
-    }
-}
-
-template <class OUT> struct alignas(4 * sizeof(OUT)) Four { OUT lane[4]; };
-
-// Four neighbours of a row of C, or as many of them as there are.
-template <class OUT>
-__device__ __forceinline__ void store_four(OUT* c, const f32 (&x)[4], i32 left) {
-    const Four<OUT> four = {from_f32<OUT>(x[0]), from_f32<OUT>(x[1]), from_f32<OUT>(x[2]),
-                            from_f32<OUT>(x[3])};
-    if (left >= 4 && reinterpret_cast<u64>(c) % sizeof(four) == 0) {
-        *reinterpret_cast<Four<OUT>*>(c) = four;
-    } else {
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (j < left) c[j] = four.lane[j];
     }
 }
 

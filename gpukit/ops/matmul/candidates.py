@@ -8,13 +8,14 @@ from functools import lru_cache
 
 from gpukit.devices.protocol import Properties
 from gpukit.ops.matmul import limits
-from gpukit.ops.matmul.configs import Config, Gemm, Narrow
+from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Sgemm
 from gpukit.ops.matmul.problem import Problem
 
 _CLUSTERS = ((1, 1), (2, 1), (1, 2))  # wider ones never won a sweep on an H200
 _ANY_SIZE = 1 << 20
 _SWAPPED_BELOW = 128  # rows of C: with more, tiles of C itself fit as well
 _NARROW_BELOW = 257
+_FEW_CTAS = 4  # per SM: more of them run one after the other
 
 
 def candidates(problem: Problem, properties: Properties) -> tuple[Config, ...]:
@@ -26,6 +27,15 @@ def candidates(problem: Problem, properties: Properties) -> tuple[Config, ...]:
     if problem.m < _NARROW_BELOW:
         found += _narrows(kind, properties, _padded(problem.m))
     return found
+
+
+def sgemms(problem: Problem, properties: Properties) -> tuple[Sgemm, ...]:
+    """Those for float32 that fit, on any GPU; slices of K only where tiles leave SMs idle."""
+    found = (Sgemm(bm, bn, split=split) for bm in (32, 64, 128) for bn in (64, 128)
+             for split in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32))
+    few = _FEW_CTAS * properties.sm_count
+    return tuple(c for c in found if not limits.refusal(c, problem, properties)
+                 and (c.split == 1 or limits.sgemm_ctas(c, problem) <= few))
 
 
 def _padded(m: int) -> int:

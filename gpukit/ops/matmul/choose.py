@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpukit.devices.protocol import Properties
 from gpukit.errors import UnsupportedError
 from gpukit.ops.matmul import limits, model, tuned
-from gpukit.ops.matmul.candidates import candidates
+from gpukit.ops.matmul.candidates import candidates, sgemms
 from gpukit.ops.matmul.configs import Config, Ladder, Vector
 from gpukit.ops.matmul.problem import Problem
 
@@ -42,12 +42,12 @@ def ranking(problem: Problem, properties: Properties) -> list[Estimate]:
     Raises:
         UnsupportedError: the GPU has no kernel for such operands.
     """
-    fallback = _fallback(problem, properties)
     if properties.capability != (9, 0) or problem.dtype == "f32":
-        return [Estimate(float("inf"), fallback)]
-    considered: tuple[Config, ...] = candidates(problem, properties)
-    if problem.m <= _vector_rows(problem):
-        considered = (*considered, Vector())
+        considered = _elsewhere(problem, properties)
+    else:
+        considered = candidates(problem, properties)
+        if problem.m <= _vector_rows(problem):
+            considered = (*considered, Vector())
     ranked = [Estimate(model.microseconds(c, problem, properties), c) for c in considered]
     return sorted(ranked, key=lambda estimate: estimate.microseconds)
 
@@ -60,12 +60,12 @@ def _vector_rows(problem: Problem) -> int:
     return figures.vector_rows if problem.b == "k" else figures.vector_rows_across
 
 
-def _fallback(problem: Problem, properties: Properties) -> Config:
-    """What runs where `matmul.sm90` does not."""
+def _elsewhere(problem: Problem, properties: Properties) -> tuple[Config, ...]:
+    """What runs where `matmul.sm90` does not: one kernel, or one whose tile is to be chosen."""
     if problem.dtype in ("e4m3", "e5m2") and properties.capability != (9, 0):
         raise UnsupportedError(f"matmul: operands of {problem.dtype} need sm_90a, this GPU is "
                                f"{properties.arch}")
-    for config in (Vector(), Ladder("sm80.a3"), Ladder("k1")):
+    for config in (Vector(), Ladder("sm80.a3")):
         if not limits.refusal(config, problem, properties):
-            return config
-    return Ladder("k1")
+            return (config,)
+    return sgemms(problem, properties) or (Ladder("k1"),)

@@ -3,6 +3,7 @@
     gemm:bm=128,bn=256,cm=2     matmul.sm90.gemm
     narrow:rows=32,bn=16        matmul.sm90.narrow
     vector                      matmul.gemv_nk or gemv_kn, tuned by `gpukit.ops.gemv`
+    sgemm:bm=128,bn=128         matmul.sgemm, for float32
     ladder:rung=sm80.a3         a kernel of the ladder, and an epilogue of its own
 """
 
@@ -92,6 +93,26 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class Sgemm:
+    """`matmul.sgemm`: float32 without tensor cores.
+
+    Attributes:
+        bm, bn: rows and columns of C per CTA: 32 to 128 by 64 or 128.
+        stages: tiles in flight.
+        split: slices of K, at most, each its own CTA; a second kernel adds them up.
+    """
+
+    kind: ClassVar[str] = "sgemm"
+    bm: int = 128
+    bn: int = 128
+    stages: int = 3
+    split: int = 1
+
+    def __str__(self) -> str:
+        return text(self)
+
+
+@dataclass(frozen=True)
 class Ladder:
     """A kernel of the ladder: "k1" for any type and strides, "sm80.a3" for 16-bit operands."""
 
@@ -102,9 +123,9 @@ class Ladder:
         return text(self)
 
 
-Config = Gemm | Narrow | Vector | Ladder
+Config = Gemm | Narrow | Vector | Sgemm | Ladder
 _ALWAYS = 2  # settings that a text names in any case
-_KINDS: dict[str, type[Config]] = {c.kind: c for c in (Gemm, Narrow, Vector, Ladder)}
+_KINDS: dict[str, type[Config]] = {c.kind: c for c in (Gemm, Narrow, Vector, Sgemm, Ladder)}
 
 
 def text(config: Config) -> str:
@@ -120,7 +141,7 @@ def parse(given: Config | str) -> Config:
     Raises:
         ArgumentError: no such kind, setting or value.
     """
-    if isinstance(given, Gemm | Narrow | Vector | Ladder):
+    if isinstance(given, Gemm | Narrow | Vector | Sgemm | Ladder):
         return given
     kind, _, rest = str(given).partition(":")
     if kind not in _KINDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gpukit import kernels
@@ -29,15 +30,33 @@ def epilogue(call: Call, sums: Any) -> None:
     Args:
         sums: [batch, M, N] float32 without gaps, or None for zeros.
     """
+    pointer, scales = call.device.pointer, _scales(call)
+    bind_epilogue(call)(
+        pointer(sums), pointer(call.out), pointer(call.bias), pointer(call.residual), call.alpha,
+        *map(pointer, scales))
+
+
+def bind_epilogue(call: Call, slices: int = 1) -> Callable[..., None]:
+    """A launch that takes sums [batch, slices, M, N] and what `run.handles` gives after A and B."""
     batch, m, n = call.out.shape
     kernel = call.device.compile(
         kernels.get("matmul.epilogue"),
         {"out": arrays.check_float("matmul", "out", call.out).name, "act": call.act})
-    scales = (call.scale_a, call.scale_b) if call.scaled else (None, None)
-    kernel.launch(
-        (-(-batch * m * n // _BLOCK),), (_BLOCK,),
-        (sums, call.out, *steps(call.out), m, n, batch, call.alpha, call.bias, call.residual,
-         *steps(call.residual), *scales, *map(scale_step, scales)))
+    enqueue = kernel.bind((-(-batch * m * n // _BLOCK),), (_BLOCK,))
+    sizes = (*steps(call.out), m, n, batch)
+    steps_residual, steps_scale = steps(call.residual), tuple(map(scale_step, _scales(call)))
+
+    def launch(sums: Any, c: Any, bias: Any, residual: Any, alpha: float, scale_a: Any,
+               scale_b: Any) -> None:
+        enqueue(sums, slices, c, *sizes, alpha, bias, residual, *steps_residual, scale_a, scale_b,
+                *steps_scale)
+
+    return launch
+
+
+def _scales(call: Call) -> tuple[Any, Any]:
+    """Factors of rows and columns, or of all; those of blocks are none."""
+    return (call.scale_a, call.scale_b) if call.scaled else (None, None)
 
 
 def scale_step(scale: Any) -> int:

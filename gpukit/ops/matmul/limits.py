@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from gpukit.devices.protocol import Properties
 from gpukit.kernels import matmul_library as specs
+from gpukit.kernels.matmul import SGEMM, SGEMM_BK
 from gpukit.kernels.spec import KernelSpec, Value
-from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Vector
+from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Vector
 from gpukit.ops.matmul.problem import Problem
 
 TENSOR_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2")
@@ -36,13 +37,14 @@ def refusal(config: Config, problem: Problem, properties: Properties) -> str:
     reasons = (_gemm(config, problem, properties) if isinstance(config, Gemm)
                else _narrow(config, problem, properties) if isinstance(config, Narrow)
                else _vector(problem, properties) if isinstance(config, Vector)
+               else _sgemm(config, problem, properties) if isinstance(config, Sgemm)
                else _ladder(config.rung, problem, properties))
     return next(reasons, "")
 
 
 def settled(config: Config, problem: Problem, properties: Properties) -> Config:
     """The configuration with as many stages as fit, where it leaves them open."""
-    if isinstance(config, Vector | Ladder) or config.stages:
+    if isinstance(config, Vector | Sgemm | Ladder) or config.stages:
         return config
     spec = specs.NARROW if isinstance(config, Narrow) else specs.GEMM
     counts = next(t.choices for t in spec.tunables if t.name == "stages")
@@ -95,6 +97,19 @@ def cluster_tiles(config: Gemm, problem: Problem) -> tuple[int, int]:
     return -(-m // (config.bm * config.cm)), -(-n // (config.bn * config.cn))
 
 
+def slice_of(config: Sgemm, problem: Problem) -> int:
+    """Elements of K that a CTA sums up: equal slices of whole tiles, the last one shorter."""
+    tiles = -(-problem.k // SGEMM_BK)
+    return problem.k if config.split == 1 else -(-tiles // config.split) * SGEMM_BK
+
+
+def sgemm_ctas(config: Sgemm, problem: Problem) -> int:
+    """CTAs of a launch."""
+    p = problem
+    slices = -(-p.k // slice_of(config, p))
+    return -(-p.m // config.bm) * -(-p.n // config.bn) * slices * p.batch
+
+
 def _tensor_cores(problem: Problem, properties: Properties) -> Iterator[str]:
     if properties.capability != (9, 0):
         yield f"it needs sm_90a, this GPU is {properties.arch}"
@@ -102,7 +117,7 @@ def _tensor_cores(problem: Problem, properties: Properties) -> Iterator[str]:
         yield f"tensor cores multiply {', '.join(TENSOR_TYPES)}, not {problem.dtype}"
 
 
-def _known(spec: KernelSpec, config: Gemm | Narrow) -> Iterator[str]:
+def _known(spec: KernelSpec, config: Gemm | Narrow | Sgemm) -> Iterator[str]:
     """Values that no variant of the kernel has."""
     for tunable in spec.tunables:
         value = getattr(config, tunable.name, tunable.default)
@@ -230,6 +245,20 @@ def _vector(problem: Problem, properties: Properties) -> Iterator[str]:
         yield "a must run along K, b along K or N"
     if properties.capability < ((8, 0) if problem.b == "k" else (9, 0)):
         yield f"this GPU is {properties.arch}"
+
+
+def _sgemm(config: Sgemm, problem: Problem, properties: Properties) -> Iterator[str]:
+    if problem.dtype not in ("f32", "tf32"):
+        yield f"it multiplies f32, not {problem.dtype}"
+    yield from _known(SGEMM, config)
+    if config.bm * config.bn < 64 * 64:
+        yield f"a tile of {config.bm} x {config.bn} has too few threads for its copies"
+    if not 1 <= config.split * SGEMM_BK <= max(SGEMM_BK, problem.k):
+        yield f"split={config.split} is not from 1 to K / {SGEMM_BK}"
+    elif (ctas := sgemm_ctas(config, problem)) > _MAX_TILES:
+        yield f"{ctas} CTAs are more than {_MAX_TILES}"
+    if properties.capability < (8, 0):
+        yield f"it needs sm_80, this GPU is {properties.arch}"
 
 
 def _ladder(rung: str, problem: Problem, properties: Properties) -> Iterator[str]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from gpukit.devices.protocol import Properties
 from gpukit.kernels import matmul_library as specs
+from gpukit.kernels.matmul import SGEMM_BK, sgemm_threads
 from gpukit.ops.matmul import limits
-from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Vector
+from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Sgemm, Vector
 from gpukit.ops.matmul.problem import Problem
 
 
@@ -52,6 +53,10 @@ class Figures:
         extras: cycles per element of C and thread for an epilogue that reads memory.
         flight: microseconds that a byte takes from memory, for the bandwidth of few CTAs.
         softness: exponent of the sum of memory's and the SMs' time: neither hides all the other.
+        idle: cycles that a warp of `matmul.sgemm` leaves unused for each that it multiplies in, for
+            other warps to use; not fitted yet.
+        beside, copy: issue slots of `matmul.sgemm` for each of K beside 64 FMAs: for reading and
+            counting, and for each element that a thread copies; counted in its PTX.
         vector_rows: rows of A up to which the kernels without tensor cores are best.
         vector_rows_across: the same where weights run along N, which `narrow` does not read: half
             the rows at which multiplying takes as long as reading.
@@ -82,6 +87,9 @@ class Figures:
     extras: float = 8.0
     flight: float = 1.4
     softness: float = 2.0
+    idle: float = 0.6
+    beside: float = 6.0
+    copy: float = 3.5
     vector_rows: int = 1
     vector_rows_across: int = 4
 
@@ -90,6 +98,8 @@ HOPPER = Figures()
 _SM_SHARED = 228 << 10  # bytes of an SM, of which each CTA takes 1 KiB more than it asks for
 _SM_THREADS = 2048
 _GROUP = 128  # threads of a warpgroup
+_SGEMM_WARPS = 16  # of an SM at a time, for their registers
+_FMA_WARPS = 4  # that an SM's FMA units serve in a cycle
 
 
 def microseconds(config: Config, problem: Problem, properties: Properties,
@@ -99,6 +109,8 @@ def microseconds(config: Config, problem: Problem, properties: Properties,
         return _packing(problem, figures) + _gemm(config, problem, properties, figures)
     if isinstance(config, Narrow):
         return _packing(problem, figures) + _narrow(config, problem, properties, figures)
+    if isinstance(config, Sgemm):
+        return _sgemm(config, problem, properties, figures)
     if isinstance(config, Vector):
         return figures.launch + traffic(problem) / figures.memory
     return float("inf")
@@ -198,3 +210,17 @@ def _narrow(c: Narrow, p: Problem, gpu: Properties, f: Figures) -> float:
     busy = f.latency + end + (waves - 1) * f.restart + per_sm * steps * step
     launch = f.launch_narrow + f.meet * (c.split > 1)
     return launch + _overlapped(busy / f.clock, _memory(p, f), f)
+
+
+def _sgemm(c: Sgemm, p: Problem, gpu: Properties, f: Figures) -> float:
+    """FMAs, of as many warps as the tiles give an SM; slices add their sums in another kernel."""
+    threads = sgemm_threads(c.bm, c.bn)
+    warps, slots = threads // 32, 64 + f.beside + f.copy * (c.bm + c.bn) / threads
+    per_sm = _ceil(limits.sgemm_ctas(c, p), gpu.sm_count)
+    at_once = min(per_sm * warps, _SGEMM_WARPS) / _FMA_WARPS
+    rate = _FMA_WARPS * at_once / (max(at_once, 1.0) + f.idle)
+    steps = _ceil(limits.slice_of(c, p), SGEMM_BK) * SGEMM_BK
+    busy = f.latency + per_sm * warps * steps * slots / rate
+    slices = 0 if c.split == 1 else c.split
+    adding = bool(slices) * f.launch + 2 * slices * p.batch * p.m * p.n * 4 / f.memory
+    return f.launch + _overlapped(busy / f.clock, _memory(p, f), f) + adding

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gpukit.errors import ArgumentError
-from gpukit.ops.matmul import fallback, limits, sm90, stacks, vector, workspace
+from gpukit.ops.matmul import fallback, limits, simt, sm90, stacks, vector, workspace
 from gpukit.ops.matmul.arguments import Call
 from gpukit.ops.matmul.choose import choose
-from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, parse
+from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Vector, parse
 from gpukit.ops.matmul.problem import Layout, Problem, describe
 
 Launch = Callable[..., None]
@@ -50,8 +50,10 @@ def _run(call: Call, forced: Config | None) -> Launch | None:
     if isinstance(config, Ladder):
         fallback.run(call, config.rung)
         return None
-    if not isinstance(config, Gemm | Narrow):
+    if isinstance(config, Vector):
         return _launched(vector.bind(problem, call), call)
+    if isinstance(config, Sgemm):
+        return _launched(simt.bind(config, problem, call), call)
     return _launched(_packing(config, problem, layout, call), call)
 
 
