@@ -62,25 +62,24 @@ OUT = "ld(own, v); wait_ld(); out[rank * 128 + t] = v[0];"
 BOTH = "if (warp < 4) { wait(&bar[0], 0); after(); " + OUT + " }"  # all see the result
 
 
-def run(body, policy="random", group=1, threads=128, **options):
+def run(body, policy="random", group=1, frame=FRAME):
     out = np.zeros(128 * group, np.float32)
-    result = emulator.run(
-        tensor_source(FRAME.replace("BODY", body), group), group, threads, [out], arch="sm_100a",
-        shared_bytes=20480, cluster=group if group > 1 else None, policy=policy, **options,
+    emulator.run(
+        tensor_source(frame.replace("BODY", body), group), group, 128, [out], arch="sm_100a",
+        shared_bytes=20480, cluster=group if group > 1 else None, policy=policy,
     )  # fmt: skip
-    return out, result
+    return out
 
 
-def clean(body, want, group=1, threads=128):
+def clean(body, want, group=1, frame=FRAME):
     for policy in POLICIES:
-        out, _ = run(body, policy, group, threads)
-        assert (out == want).all()
+        assert (run(body, policy, group, frame) == want).all()
 
 
-def reported(body, error, match=None, group=1, threads=128):
+def reported(body, error, match=None, group=1, frame=FRAME):
     for policy in POLICIES:
         with pytest.raises(error, match=match):
-            run(body, policy, group, threads)
+            run(body, policy, group, frame)
 
 
 # One thread
@@ -386,9 +385,37 @@ def test_peer_may_not_exit_while_a_multicast_commit_may_arrive():
     reported(body, errors.EmulatorError, "may still signal|still signals|has exited", group=2)
 
 
+# Allocation and the end
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_commit_tells_of_the_allocation(group):
+    """Warp 2 allocates and multiplies; who waits for its commit may use the columns."""
+    frame = FRAME.replace(
+        "if (warp == 0) alloc<64>(&slot);\n  before(); sync(); after();", "sync();"
+    )
+    frame = frame.replace("const u32 tmem = slot", "const u32 tmem = 0")
+    issue = f"mma<{128 * group}, 32>(tmem, a, b, 0); commit_to(&bar[0], {2 * group - 1});"
+    body = f"if (warp == 2) {{ alloc<64>(&slot); if (rank == 0 && lane == 0) {{ {issue} }} }}"
+    body = f"{body} __syncwarp(); {BOTH}"
+    clean(body, 16, group, frame=frame)
+    early = (RACE, HAZARD, errors.OutOfBoundsError)
+    reported(body.replace("wait(&bar[0], 0);", ""), early, group=group, frame=frame)
+
+
+def test_relaxed_barrier_passes_completed_loads_on():
+    """Of operations in Tensor Memory no memory order is asked, only that they are over."""
+    relaxed = (
+        'asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;")'
+    )
+    last = "before(); sync(); after();\n  if (warp == 0) { rel"
+    frame = FRAME.replace(last, f"{relaxed};\n  if (warp == 0) {{ rel")
+    assert relaxed in frame
+    load = "st(own, v); wait_st(); ld(own, v);"
+    clean(f"{load} wait_ld(); out[t] = v[0];", 1, frame=frame)
+    reported(f"{load} out[t] = v[0];", HAZARD, "wait::ld", frame=frame)
+
+
 def test_peer_must_be_there():
-    text = FRAME.replace("BODY", "if (rank == 1) { dealloc<64>(tmem); return; }")
-    out = np.zeros(256, np.float32)
-    with pytest.raises((errors.DeadlockError, errors.TensorMemoryError)):
-        emulator.run(tensor_source(text, 2), 2, 128, [out], arch="sm_100a", shared_bytes=20480,
-                     cluster=2)  # fmt: skip
+    reported("if (rank == 1) { dealloc<64>(tmem); return; }",
+             (errors.DeadlockError, errors.TensorMemoryError), group=2)  # fmt: skip

@@ -15,7 +15,8 @@ from gpukit.emulator.check.listener import Listener
 from gpukit.emulator.check.meetings import Meetings
 from gpukit.emulator.check.races import Races
 from gpukit.emulator.check.shadow import Shadow
-from gpukit.emulator.check.tensor_memory import COMMIT, OWN, TensorMemory
+from gpukit.emulator.check.tensor_memory import TensorMemory
+from gpukit.emulator.check.tensor_uses import COMMIT, OWN
 from gpukit.emulator.check.touch import Touch, warps_of
 from gpukit.emulator.sync.mbarrier import MBarrier
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpukit.emulator.check import places
 from gpukit.emulator.check.clocks import MOMENT, Clocks
-from gpukit.emulator.check.tensor_memory import COMMIT
+from gpukit.emulator.check.tensor_uses import COMMIT
 from gpukit.emulator.errors import KernelFault, PendingAsyncError, RemoteAccessError
 from gpukit.emulator.sync.mbarrier import MBarrier
 

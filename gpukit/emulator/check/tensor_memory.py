@@ -12,11 +12,20 @@ synchronisation, and a ``fence::after_thread_sync``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpukit.emulator.check import places
 from gpukit.emulator.check.clocks import MOMENT, Clock, Clocks
+from gpukit.emulator.check.tensor_uses import (
+    MANY,
+    OWN,
+    Knowledge,
+    Use,
+    lane_of,
+    pipelined,
+    relaxed,
+    shown,
+)
 from gpukit.emulator.errors import (
     AsyncHazardError,
     DataRaceError,
@@ -26,63 +35,9 @@ from gpukit.emulator.errors import (
 
 if TYPE_CHECKING:
     from gpukit.emulator.check.async_ops import AsyncOp, Cells
-    from gpukit.emulator.ptx.ir import Instr
     from gpukit.emulator.tcgen05.tmem import Allocated
     from gpukit.emulator.warps import Warp
     from gpukit.emulator.wave import Wave
-
-OWN = {"tcgen05.ld": "wait::ld", "tcgen05.st": "wait::st"}  # and what completes them
-COMMIT = "tcgen05.commit"
-MANY = 64  # uses of a CTA's memory from which on reads are sorted out, too
-
-
-@dataclass(eq=False, slots=True)
-class Use:
-    """Cells that an operation reads or writes, and the moment of its issue.
-
-    ``chain`` are it and all those that it runs behind: when it is complete, so are they.
-    """
-
-    op: AsyncOp
-    bit: int
-    cells: Cells
-    writes: bool
-    moment: int
-    chain: int
-
-
-@dataclass(slots=True)
-class Knowledge:
-    """What one warp may rely on: sets of operations as bits.
-
-    ``issued`` are its own to the tensor core, ``waited`` its own ld and st that it has waited for.
-    ``complete`` and ``ordered`` are what it had heard of at its last ``fence::after_thread_sync``:
-    operations that are complete, and those that what is pipelined may follow. ``pending`` are its
-    own ld and st not waited for.
-    """
-
-    issued: int = 0
-    waited: int = 0
-    complete: int = 0
-    ordered: int = 0
-    pending: int = 0
-    allocations: set[Allocated] = field(default_factory=set)
-
-
-def pipelined(use: Use, later: AsyncOp) -> bool:
-    """Whether ``later``, of the same thread, runs behind the operation by itself.
-
-    The pairs of the ISA (9.7.16.6.2), and two that it does not list but that block-scaled kernels
-    everywhere rely on: a cp behind a cp, and a cp behind an mma that only reads the cells.
-    """
-    pair = use.op.kind[8:], later.kind[8:]
-    if pair == ("mma", "mma"):
-        return use.op.form == later.form
-    if pair == ("mma", "cp"):
-        return not use.writes
-    if pair == ("shift", "cp"):
-        return later.form == "4x256b"
-    return pair in (("cp", "mma"), ("cp", "cp"), ("shift", "mma"), ("mma", "shift"))
 
 
 class TensorMemory:
@@ -91,7 +46,7 @@ class TensorMemory:
     def __init__(self, wave: Wave, clocks: Clocks) -> None:
         self._wave = wave
         self._clocks = clocks
-        self._relaxes = any(_relaxed(instr) for instr in wave.program.instrs)
+        self._relaxes = any(relaxed(instr) for instr in wave.program.instrs)
         self.restart()
 
     def restart(self) -> None:
@@ -148,7 +103,7 @@ class TensorMemory:
             known.pending |= bit
             return
         known.issued |= bit
-        thread = op.warp, _lane(op)
+        thread = op.warp, lane_of(op)
         self._issued[thread] = self._issued.get(thread, 0) | chain
 
     def _check(self, op: AsyncOp, cells: Cells, writes: bool) -> int:
@@ -190,6 +145,7 @@ class TensorMemory:
         number = warp.lo // 32
         self._allocated[held] = number, self._clocks.lane_stamps.item(warp.lo) + warp.current.pc
         self._known[number].allocations.add(held)
+        self._clocks.release(number)  # so that the thread's next commit tells of it
 
     def _check_allocated(self, warp: Warp, cells: Cells, known: Knowledge) -> None:
         """The use must come after the allocation."""
@@ -198,12 +154,17 @@ class TensorMemory:
                 continue
             if not held.overlaps(cells):
                 continue
-            if not self._heard(warp, number, stamp):
+            if not (self._heard(warp, number, stamp) or self._knows(warp, held.partner)):
                 raise DataRaceError(
                     f"uses columns of Tensor Memory that {places.of_stamp(self._wave, stamp)} "
                     "allocates, and nothing orders the two"
                 )
             known.allocations.add(held)
+
+    def _knows(self, warp: Warp, held: Allocated | None) -> bool:
+        """Whether the warp has heard of an allocation; a pair's is made in both CTAs at once."""
+        known = self._allocated.get(held) if held is not None else None
+        return known is not None and self._heard(warp, *known)
 
     def _heard(self, warp: Warp, number: int, stamp: int) -> bool:
         return warp.lo // 32 == number or bool(
@@ -213,7 +174,8 @@ class TensorMemory:
     def freed(self, warp: Warp, held: Allocated) -> None:
         """A warp frees columns of its CTA: every use of them must be complete, also for it."""
         number, slot = warp.lo // 32, warp.cta.slot
-        complete = self._clocks.of_warp[number].done | self._known[number].waited
+        done, _ = self._heard_of(self._clocks.of_warp[number])
+        complete = done | self._known[number].waited
         uses = self._uses.get(slot, [])
         for use in uses:
             if held.overlaps(use.cells) and not use.bit & complete:
@@ -238,13 +200,18 @@ class TensorMemory:
         known = self._known[warp.lo // 32]
         known.waited |= bits
         known.pending &= ~bits
+        self._publish_relaxed(self._clocks.of_warp[warp.lo // 32])
+
+    def _publish_relaxed(self, clock: Clock) -> None:
+        """Relaxed synchronisation passes operations on, too (but nothing else)."""
+        if self._relaxes:
+            clock.fenced = self._clocks.with_operations(clock)
 
     def fence_before(self, number: int) -> None:
         """What a warp has issued to the tensor core is ordered before what it publishes now."""
         clock, known = self._clocks.of_warp[number], self._known[number]
         clock.before |= known.issued
-        if self._relaxes:
-            clock.fenced = self._clocks.with_operations(clock)
+        self._publish_relaxed(clock)
 
     def fence_after(self, number: int) -> None:
         """What a warp has heard of so far is ordered before the tcgen05 operations to come."""
@@ -263,7 +230,7 @@ class TensorMemory:
 
         Commits of a thread signal one CTA in order, so a later one stands for the earlier as well.
         """
-        key = op.warp, _lane(op), slot
+        key = op.warp, lane_of(op), slot
         earlier = self._commits.get(key, 0)
         self._commits[key] = earlier | bit
         return earlier | bit | self._issued.get(key[:2], 0)
@@ -287,24 +254,24 @@ class TensorMemory:
         where = "in front of it" if which == "after" else "behind that"
         return MissingTensorFenceError(
             f"missing tcgen05.fence::{which}_thread_sync {where}: this {op.kind} {verb} "
-            f"{_shown(use.cells)}, which {self._name(use)} {'wrote' if use.writes else 'read'}",
-            lane=_lane(op),
+            f"{shown(use.cells)}, which {self._name(use)} {'wrote' if use.writes else 'read'}",
+            lane=lane_of(op),
         )
 
     def _late(self, use: Use, verb: str, cells: Cells, op: AsyncOp | None = None) -> Exception:
         """Nobody has waited for the operation, or that is not known here."""
         subject = f"this {op.kind} {verb}" if op else verb
-        lane = _lane(op) if op else None
+        lane = lane_of(op) if op else None
         pending = self._known[use.op.warp.lo // 32].pending
         if use.op.kind in OWN and not use.bit & pending:
             return DataRaceError(
-                f"{subject} {_shown(cells)}, which {self._name(use)} "
+                f"{subject} {shown(cells)}, which {self._name(use)} "
                 f"{'wrote' if use.writes else 'read'}, and nothing orders the two",
                 lane=lane,
             )
         wait = OWN.get(use.op.kind, "commit and its mbarrier")
         return AsyncHazardError(
-            f"{subject} {_shown(cells)}, which {self._name(use)} may still "
+            f"{subject} {shown(cells)}, which {self._name(use)} may still "
             f"{'write' if use.writes else 'read'}; wait for it first (tcgen05.{wait})",
             lane=lane,
         )
@@ -313,19 +280,3 @@ class TensorMemory:
         number = self._clocks.first + use.op.warp.lo // 32
         place = places.shortened(use.op.place)
         return f"the {use.op.kind} of {places.of_warp(self._wave, number)} at {place}"
-
-
-def _relaxed(instr: Instr) -> bool:
-    """Whether an instruction may synchronise threads without being a release or acquire."""
-    return instr.name in ("atom", "red") or bool({"relaxed", "volatile"} & set(instr.mods))
-
-
-def _lane(op: AsyncOp) -> int:
-    return 0 if op.mask is None else int(op.mask.argmax())
-
-
-def _shown(cells: Cells) -> str:
-    return (
-        f"Tensor Memory lanes {cells.lane} to {cells.lane + cells.lanes - 1}, columns "
-        f"{cells.column} to {cells.column + cells.columns - 1}"
-    )

@@ -16,7 +16,7 @@ from gpukit.emulator.check.async_ops import AsyncOp, Cells, Range
 from gpukit.emulator.instructions import Mask
 from gpukit.emulator.sync.mbarrier import MBarrier, signal_arrival
 from gpukit.emulator.tcgen05.pair import running_members
-from gpukit.emulator.tcgen05.tmem import tmem_of
+from gpukit.emulator.tcgen05.tmem import Tmem, tmem_of
 
 if TYPE_CHECKING:
     from gpukit.emulator.cta import Cta
@@ -51,24 +51,31 @@ class Pipe:
         """
         shared = tuple(part for part in reads if isinstance(part, Range))
         sources = tuple(part for part in reads if isinstance(part, Cells))
-        ctas = warp.wave.ctas
-        for part in (*sources, *writes):
-            tmem_of(ctas[part.slot]).require(part)
+        memories = self._memories(warp, (*sources, *writes))
         op = engine.issue(
             warp, mask, kind, shared, (), cells_read=sources, cells_written=writes, form=form
         )
-        slots = {part.slot for part in (*sources, *writes)}
-        for slot in slots:
-            tmem_of(ctas[slot]).users.add(op)
+        for memory in memories:
+            memory.users.add(op)
 
         def complete() -> None:
             action()
-            for slot in slots:
-                tmem_of(ctas[slot]).users.discard(op)
+            for memory in memories:
+                memory.users.discard(op)
             engine.performed(op)
 
         self._post(op, complete)
         return op
+
+    @staticmethod
+    def _memories(warp: Warp, parts: tuple[Cells, ...]) -> set[Tmem]:
+        """The memories that some cells belong to; all cells must be allocated."""
+        found = set()
+        for part in parts:
+            memory = tmem_of(warp.wave.ctas[part.slot])
+            memory.require(part)
+            found.add(memory)
+        return found
 
     def commit(self, warp: Warp, mask: Mask, barriers: Sequence[MBarrier]) -> None:
         """``tcgen05.commit``: arrive on the barriers once all that was issued is done.

@@ -24,7 +24,7 @@ from gpukit.emulator.ptx.ir import Imm, Instr, Operand, Vec
 from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.tcgen05.shapes import Fragment, take_fragment
 from gpukit.emulator.tcgen05.target import require_target
-from gpukit.emulator.tcgen05.tmem import Tmem, column_of, lane_of, tmem_of
+from gpukit.emulator.tcgen05.tmem import LANES, Tmem, column_of, lane_of, tmem_of
 from gpukit.emulator.warp.collective import aligned
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ class Transfer:
         accepted = range(first, first + _QUARTER, self.fragment.lanes)
         if lane not in accepted:
             shown = " or ".join(str(one) for one in accepted)
+            there = "" if lane < LANES else f"; every CTA has lanes 0 to {LANES - 1}"
             raise TensorMemoryError(
                 f"{self.kind} of warp {warp.index} at lane {lane} of Tensor Memory: this warp may "
-                f"access lanes {first} to {first + _QUARTER - 1}, and the shape begins at {shown}",
+                f"access lanes {first} to {first + _QUARTER - 1}, the shape begins at {shown}"
+                f"{there}",
                 address=address,
             )
 
