@@ -158,7 +158,9 @@ def _store(transfer: Transfer, warp: Warp, address: int, pc: int) -> None:
     tmem.write(rows, columns, values)
 
 
-def _operation(transfer: Transfer, move: Callable[[Transfer, Warp, int], None], counter: str) -> Op:
+def _operation(
+    transfer: Transfer, move: Callable[[Transfer, Warp, int, int], None], counter: str
+) -> Op:
     def body(lanes: Lanes) -> Outcome:
         places = transfer.places(lanes)
         for warp, address in zip(warps_of(lanes), places, strict=True):
