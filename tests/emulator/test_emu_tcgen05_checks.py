@@ -120,6 +120,7 @@ VARIANTS = {
         "WAIT_LOAD": "", "BEFORE_TAKEN": "wait_ld(); before();"},
     "one thread of each warp says that the accumulator is free": {
         "ARRIVALS": "4", "TAKEN": "if (lane == 0) arrive(&taken[tile % 2]);"},
+    "the number of the warp left out of the address": {"LANES": "0"},
     "relinquish at the end": {"RELINQUISH": "", "DEALLOC": "dealloc<128>(tmem); relinquish();"},
 }  # fmt: skip
 FENCE, HAZARD, RACE = (
@@ -163,7 +164,7 @@ BUGS = {
     "the address is taken for granted, and nothing orders its use": (
         {"SYNC_AFTER_ALLOC": "", "const u32 tmem = slot": "const u32 tmem = 0"}, RACE),
     "a warp loads the lanes of another": ({"LANES": "(warp * 32 ^ 32)"}, MEMORY),
-    "all warps load lane 0": ({"LANES": "0"}, MEMORY),
+    "three warps load the lanes of the second": ({"LANES": "32"}, MEMORY),
     "columns beyond the allocation": (
         {"alloc<128>(&slot)": "alloc<64>(&slot)", "DEALLOC": "dealloc<64>(tmem);"},
         errors.OutOfBoundsError),

@@ -138,6 +138,7 @@ VARIANTS = {
     "messengers": MESSENGERS,
     "one stage": {"STAGES": "1"},
     "four stages": {"STAGES": "4", **MESSENGERS},
+    "lanes counted through the pair": {"(u32)warp * 32": "odd * 128 + warp * 32"},
     "one arrival per warp": {
         "TAKERS": "8", "TAKE": "if (lane == 0) arrive_at(remote(&taken[tile % 2], lead));"},
 }  # fmt: skip
@@ -164,6 +165,8 @@ BUGS = {
         {"TAKE": "arrive(&taken[tile % 2]);"}, STUCK),
     "11: only the even CTA hears of the accumulator": ({"DONE": "commit(&done[tile % 2]);"}, STUCK),
     "11: only the even CTA hears of the slot": ({"RELEASE": "commit(&empty[stage]);"}, STUCK),
+    "lanes of the other CTA": (
+        {"(u32)warp * 32": "128 - odd * 128 + warp * 32"}, errors.TensorMemoryError),
     "both CTAs multiply": ({"MULTIPLIER": "true"}, STUCK),
     "copies of the odd CTA report to itself": (
         {"& 0xFEFFFFFF": ""}, STUCK),

@@ -24,7 +24,7 @@ from gpukit.emulator.ptx.ir import Imm, Instr, Operand, Vec
 from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.tcgen05.shapes import Fragment, take_fragment
 from gpukit.emulator.tcgen05.target import require_target
-from gpukit.emulator.tcgen05.tmem import LANES, Tmem, column_of, lane_of, tmem_of
+from gpukit.emulator.tcgen05.tmem import Tmem, column_of, lane_of, tmem_of
 from gpukit.emulator.warp.collective import aligned
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ class Transfer:
         key = warp.cta.slot, warp.index % 4, address
         found = self._blocks.get(key)
         if found is None:
-            self._check_lane(warp, address)
-            lane, column = lane_of(address), column_of(address)
+            lane, column = self.lane(warp, address), column_of(address)
             found = self._blocks[key] = tuple(
                 Cells(warp.cta.slot, lane, self.fragment.lanes, column + part, self.fragment.width)
                 for part in self.fragment.parts
@@ -95,18 +94,25 @@ class Transfer:
             tmem.require(block)
         return found
 
-    def _check_lane(self, warp: Warp, address: int) -> None:
-        lane, first = lane_of(address), warp.index % 4 * _QUARTER
-        accepted = range(first, first + _QUARTER, self.fragment.lanes)
-        if lane not in accepted:
-            shown = " or ".join(str(one) for one in accepted)
-            there = "" if lane < LANES else f"; every CTA has lanes 0 to {LANES - 1}"
+    def lane(self, warp: Warp, address: int) -> int:
+        """The first lane that a warp accesses. Raises ``TensorMemoryError`` unless it is its own.
+
+        Kernels that run on B200 also leave the number of the quarter out, or count the lanes of a
+        pair through; the hardware ignores these bits.
+        """
+        quarter, offset = divmod(lane_of(address), _QUARTER)
+        own = warp.index % 4
+        accepted = (own, 0, own + 4 * (warp.cta.rank & 1))
+        if quarter not in accepted or offset % self.fragment.lanes:
+            first = own * _QUARTER
+            starts = range(first, first + _QUARTER, self.fragment.lanes)
             raise TensorMemoryError(
-                f"{self.kind} of warp {warp.index} at lane {lane} of Tensor Memory: this warp may "
-                f"access lanes {first} to {first + _QUARTER - 1}, the shape begins at {shown}"
-                f"{there}",
+                f"{self.kind} of warp {warp.index} at lane {lane_of(address)} of Tensor Memory: "
+                f"this warp may access lanes {first} to {first + _QUARTER - 1}, and the shape "
+                f"begins at {' or '.join(map(str, starts))}",
                 address=address,
             )
+        return own * _QUARTER + offset
 
 
 def _constant(split: Operand | None) -> int | None:
@@ -129,7 +135,7 @@ def _rows(assembler: Assembler, registers: Operand, count: int) -> Any:
 
 def _load(transfer: Transfer, warp: Warp, address: int, pc: int) -> None:
     tmem = transfer.announce(warp, address, pc)
-    lane, column, part = lane_of(address), column_of(address), transfer.fragment
+    lane, column, part = transfer.lane(warp, address), column_of(address), transfer.fragment
     if part.plain:
         block = tmem.read(slice(lane, lane + 32), slice(column, column + part.width)).T
     else:
@@ -146,7 +152,7 @@ def _gather(tmem: Tmem, part: Fragment, rows: Any, columns: Any) -> Any:
 
 def _store(transfer: Transfer, warp: Warp, address: int, pc: int) -> None:
     tmem = transfer.announce(warp, address, pc)
-    lane, column, part = lane_of(address), column_of(address), transfer.fragment
+    lane, column, part = transfer.lane(warp, address), column_of(address), transfer.fragment
     values = warp.registers(32)[transfer.rows].view(np.uint32)
     if part.plain:
         tmem.write(slice(lane, lane + 32), slice(column, column + part.width), values.T)
