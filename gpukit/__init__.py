@@ -21,17 +21,19 @@ _LAZY = {
          "tanh"),
         "gpukit.ops.elementwise",
     ),
+    "attention_decode": "gpukit.ops.attention.decode",
     "matmul": "gpukit.ops.matmul",
 }
 _SUBMODULES = ("bench", "devices", "dtypes", "emulator", "errors", "kernels", "measure", "ops",
                "reference", "sampling", "sources")
 
 __all__ = [
-    "__version__", "add", "add_const", "axpy", "copy", "erf", "exp", "log", "matmul", "rsqrt",
-    "scale", "sin", "sqrt", "tanh",
+    "__version__", "add", "add_const", "attention_decode", "axpy", "copy", "erf", "exp", "log",
+    "matmul", "rsqrt", "scale", "sin", "sqrt", "tanh",
 ]
 
 if TYPE_CHECKING:
+    from gpukit.ops.attention.decode import attention_decode
     from gpukit.ops.elementwise import (
         add,
         add_const,

@@ -1,0 +1,29 @@
+"""Caches in pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpukit.errors import ArgumentError
+
+
+def layer(blocks: Any, index: int) -> tuple[Any, Any]:
+    """One layer's keys and values of a cache, as views.
+
+    Args:
+        blocks: [pages, 2, layers, page, KV heads, dim], keys before values.
+        index: the layer.
+
+    Returns:
+        k and v, [pages, page, KV heads, dim] each.
+
+    Raises:
+        ArgumentError: another rank or second axis, or no such layer.
+    """
+    if blocks.ndim != 6 or blocks.shape[1] != 2:
+        raise ArgumentError(f"paged.layer: blocks has shape {blocks.shape}; accepted: [pages, 2, "
+                            "layers, page, KV heads, dim]")
+    if not 0 <= index < blocks.shape[2]:
+        raise ArgumentError(f"paged.layer: index={index} is not accepted; blocks has "
+                            f"{blocks.shape[2]} layers")
+    return blocks[:, 0, index], blocks[:, 1, index]

@@ -1,0 +1,271 @@
+"""Decoding without a GPU: the kernels' own PTX against the oracle, every check of the emulator on.
+
+Slots of the cache beyond a sequence's length hold NaN, and so does the output; table entries that
+nobody needs name no page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpukit
+from gpukit import dtypes, emulator
+from gpukit.devices import emulated
+from gpukit.emulator.policies import POLICIES
+from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.ops.attention.decode import DecodePlan
+from gpukit.ops.attention.paged import layer
+from gpukit.ops.attention.plan import Config, Problem, choose
+from gpukit.reference.attention import Rules, bounds, oracle
+from gpukit.reference.tolerance import scaled_error
+
+NOWHERE = 2147480000
+FORMS = ("plain", "transposed_8", "transposed_16", "warpgroup_8", "warpgroup_16")
+
+
+@pytest.fixture(autouse=True)
+def h100() -> Iterator[None]:
+    before = emulated.current()
+    emulated.get("h100").use()
+    yield
+    before.use()
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes and lengths of a call; page 0 for a contiguous cache."""
+
+    lengths: tuple[int, ...] = (37,)
+    room: int = 40
+    tokens: int = 1
+    heads: int = 4
+    kv_heads: int = 1
+    dim: int = 64
+    page: int = 0
+    dtype: str = "bf16"
+
+    def problem(self) -> Problem:
+        return Problem(self.dtype, len(self.lengths), self.tokens, self.heads, self.kv_heads,
+                       self.dim, self.room, self.page, 132)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """q; dense k and v; what the call gets for them."""
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    call: dict[str, Any]
+
+
+def inputs(case: Case) -> Inputs:
+    rng, dtype = np.random.default_rng(3), dtypes.parse(case.dtype).numpy
+    batch = len(case.lengths)
+    q = rng.standard_normal((batch, case.tokens, case.heads, case.dim)).astype(dtype)
+    k, v = (rng.standard_normal((batch, case.room, case.kv_heads, case.dim)).astype(dtype)
+            for _ in "kv")
+    lengths = np.array(case.lengths, np.uint32)
+    used = np.arange(case.room) < lengths[:, None]
+    caches = [np.where(used[..., None, None], x, dtype.type(np.nan)) for x in (k, v)]
+    call: dict[str, Any] = {"lengths": lengths}
+    if case.page:
+        call["page_table"], caches = in_pages(caches, case, rng)
+    return Inputs(q, k, v, {"q": q, "k": caches[0], "v": caches[1], **call})
+
+
+def in_pages(caches: list[np.ndarray], case: Case, rng: np.random.Generator
+             ) -> tuple[np.ndarray, list[np.ndarray]]:
+    """A table in random order, and the pages it names among others full of NaN."""
+    entries = -(-case.room // case.page)
+    pages = len(caches[0]) * entries + 2
+    table = rng.permutation(pages)[:pages - 2].reshape(-1, entries).astype(np.uint32)
+    stores = []
+    for cache in caches:
+        store = np.full((pages, case.page, case.kv_heads, case.dim), np.nan, cache.dtype)
+        for b in range(len(cache)):
+            for j in range(case.room):
+                store[table[b, j // case.page], j % case.page] = cache[b, j]
+        stores.append(store)
+    for b, length in enumerate(case.lengths):
+        table[b, -(-length // case.page):] = NOWHERE
+    return table, stores
+
+
+def worst(got: tuple[np.ndarray, np.ndarray], given: Inputs, case: Case, rules: Rules) -> float:
+    """The largest error of output and LSE, in units of what is allowed."""
+    errors, dtype = [0.0], dtypes.parse(case.dtype)
+    for b, length in enumerate(case.lengths):
+        operands = given.q[b:b + 1], given.k[b:b + 1, :length], given.v[b:b + 1, :length]
+        want, bound = oracle(*operands, rules), bounds(*operands, dtype, rules)
+        errors += [scaled_error(got[0][b:b + 1].astype(np.float64), want.out, bound.out),
+                   scaled_error(got[1][b:b + 1].astype(np.float64), want.lse, bound.lse)]
+    return max(errors)
+
+
+def attend(case: Case, config: Config | None = None, rules: Rules | None = None,
+           **options: Any) -> float:
+    rules = rules or Rules(mask="causal")
+    given = inputs(case)
+    out = np.full(given.q.shape, np.nan, given.q.dtype)
+    plan = None if config is None else DecodePlan(emulated.current(), case.problem(), config)
+    got = gpukit.attention_decode(**given.call, out=out, return_lse=True, plan=plan, **options)
+    assert got[0] is out or np.shares_memory(got[0], out)
+    return worst(got, given, case, rules)
+
+
+def cut(form: str, cluster: int = 1, parts: int = 1, warps: int = 2, stages: int = 2) -> Config:
+    return Config(form, 4 if form.startswith("warpgroup") else warps, stages, cluster, 1, parts)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 63, 64, 65, 131])
+@pytest.mark.parametrize("form", FORMS)
+def test_lengths(form: str, length: int) -> None:
+    assert attend(Case((length,), 140), cut(form)) <= 1
+
+
+@pytest.mark.parametrize(("cluster", "parts"), [(1, 2), (1, 7), (2, 1), (4, 2)])
+@pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_8"])
+def test_splits_meet(form: str, cluster: int, parts: int) -> None:
+    case = Case((0, 5, 301), 301, heads=6, kv_heads=2)
+    assert attend(case, cut(form, cluster, parts)) <= 1
+
+
+@pytest.mark.parametrize("page", [1, 2, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("form", ["transposed_8", "warpgroup_8"])
+def test_pages(form: str, page: int) -> None:
+    assert attend(Case((0, 1, 67), 80, page=page), cut(form, parts=2)) <= 1
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 8, 9, 16, 17])
+@pytest.mark.parametrize("form", FORMS)
+def test_groups(form: str, group: int) -> None:
+    assert attend(Case((33,), 40, heads=2 * group, kv_heads=2), cut(form)) <= 1
+
+
+@pytest.mark.parametrize("dim", [64, 80, 96, 128, 192, 256])
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_head_dims(dim: int, dtype: str) -> None:
+    assert attend(Case((45,), 50, heads=3, dim=dim, dtype=dtype)) <= 1
+
+
+@pytest.mark.parametrize("dim", [128, 256])
+@pytest.mark.parametrize("rows", [8, 32, 64])
+def test_the_warpgroup_form_has_wide_heads_and_many_rows(rows: int, dim: int) -> None:
+    case = Case((70,), 70, heads=8, tokens=rows // 8, dim=dim)
+    assert attend(case, cut(f"warpgroup_{rows}", stages=1)) <= 1
+
+
+MASKS = {
+    "causal": {}, "null": {}, "chunked_causal": {"chunk": 32}, "sliding_causal": {"window": 20},
+    "sliding": {"window": 2},
+}
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("form", ["transposed_8", "warpgroup_8"])
+def test_masks(form: str, mask: str, tokens: int) -> None:
+    case = Case((3, 100), 100, tokens=tokens, heads=2)
+    rules = Rules(mask=mask, **MASKS[mask])
+    assert attend(case, cut(form, parts=2), rules, mask=mask, **MASKS[mask]) <= 1
+
+
+@pytest.mark.parametrize("extra", ["scale", "softcap", "sinks", "alibi"])
+@pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_8"])
+def test_terms(form: str, extra: str) -> None:
+    value = {"scale": -0.3, "softcap": 1.5, "sinks": np.array([0, 3, -2, 1], np.float32),
+             "alibi": np.array([0.5, 0.01, 0, 1], np.float32)}[extra]
+    case, rules = Case((0, 60), 60), replace(Rules(mask="causal"), **{extra: value})
+    assert attend(case, cut(form, parts=2), rules, **{extra: value}) <= 1
+
+
+def test_an_evicted_part_of_a_window_is_not_read() -> None:
+    case = Case((90,), 96, page=16)
+    given = inputs(case)
+    first = (90 - 40) // 16  # pages before the window's first key are gone
+    given.call["page_table"][:, :first] = NOWHERE
+    got = gpukit.attention_decode(**given.call, mask="sliding_causal", window=40, return_lse=True)
+    assert worst(got, given, case, Rules(mask="sliding_causal", window=40)) <= 1
+
+
+def test_a_plan_serves_other_lengths_later() -> None:
+    case = Case((300,), 320)
+    plan = DecodePlan(emulated.current(), case.problem(), cut("transposed_8", 1, 6))
+    for length in (300, 0, 17, 320, 301):
+        now = replace(case, lengths=(length,))
+        given = inputs(now)
+        got = gpukit.attention_decode(**given.call, return_lse=True, plan=plan)
+        assert worst(got, given, now, Rules(mask="causal")) <= 1
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_8"])
+def test_every_schedule_gives_the_same_bits(form: str, policy: str,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case((150, 20), 150, page=4)
+    given, run = inputs(case), emulator.run
+    plan = DecodePlan(emulated.current(), case.problem(), cut(form, 2, 2))
+    results = []
+    for seed, chosen in ((0, "random"), (1, policy)):
+        monkeypatch.setattr(emulator, "run", partial(run, policy=chosen, seed=seed))
+        results.append(gpukit.attention_decode(**given.call, return_lse=True, plan=plan))
+    assert worst(results[0], given, case, Rules(mask="causal")) <= 1
+    for got, first in zip(*results, strict=True):
+        np.testing.assert_array_equal(got.view("u1"), first.view("u1"))
+
+
+def test_views_are_read_where_they_lie() -> None:
+    rng, dtype = np.random.default_rng(0), dtypes.parse("bf16").numpy
+    blocks = rng.standard_normal((4, 2, 3, 16, 2, 64)).astype(dtype)
+    k, v = layer(blocks, 1)
+    table = np.array([[2, 0], [1, 3]], np.uint32)
+    q = rng.standard_normal((2, 4, 128)).astype(dtype)[:, :, 64:]
+    out = gpukit.attention_decode(q, k, v, page_table=table)
+    heads_first = [np.ascontiguousarray(x[table].reshape(2, 32, 2, 64).swapaxes(1, 2))
+                   for x in (k, v)]
+    again = gpukit.attention_decode(q[:, None], *(x.swapaxes(1, 2) for x in heads_first))
+    assert out.shape == (2, 4, 64)
+    np.testing.assert_array_equal(out, again[:, 0])
+
+
+def test_plans_fill_the_gpu_but_do_not_starve_warps() -> None:
+    alone = choose(Problem("bf16", 1, 1, 32, 8, 128, 8192, 0, 132))
+    assert 132 <= 8 * alone.parts * alone.cluster <= 3 * 132
+    short = choose(Problem("bf16", 1, 1, 32, 8, 128, 64, 0, 132))
+    assert short.parts * short.cluster == 1
+    many = choose(Problem("bf16", 512, 1, 32, 8, 128, 8192, 0, 132))
+    assert many.parts * many.cluster == 1
+
+
+def refused(error: type[Exception], text: str, **changes: Any) -> None:
+    given = inputs(Case((5, 6), 8)).call | changes
+    with pytest.raises(error, match=text):
+        gpukit.attention_decode(**given)
+
+
+def test_wrong_arguments_are_named() -> None:
+    good = inputs(Case((5, 6), 8)).call
+    q, k = good["q"], good["k"]
+    refused(UnsupportedError, "q has dtype float32", q=q.astype(np.float32))
+    refused(ArgumentError, "k has dtype float16", k=k.astype(np.float16))
+    refused(ArgumentError, "v has shape", v=k[:, :7])
+    refused(ArgumentError, "k has shape", k=k[..., :32])
+    refused(ArgumentError, "k has strides", k=np.zeros((2, 8, 1, 66), k.dtype)[..., :64])
+    refused(ArgumentError, "q has strides", q=q[..., ::-1])
+    refused(ArgumentError, "3 heads", q=q[:, :, :3], k=np.repeat(k, 2, 2), v=np.repeat(k, 2, 2))
+    refused(ArgumentError, "k has 1 sequences", k=k[:1], v=k[:1])
+    refused(ArgumentError, "lengths has shape", lengths=np.zeros(2, np.int64))
+    refused(ArgumentError, "page_table has shape", page_table=np.zeros((1, 1), np.uint32))
+    refused(UnsupportedError, "pages of 6 rows", k=k[:, :6], v=k[:, :6],
+            page_table=np.zeros((2, 1), np.uint32))
+    refused(ArgumentError, "window=None", mask="sliding")
+    refused(ArgumentError, "softcap=-1", softcap=-1.0)
+    refused(ArgumentError, "out has shape", out=np.zeros((2, 1, 4, 32), q.dtype))
+    refused(UnsupportedError, "head dim of 48", q=q[..., :48], k=k[..., :48], v=k[..., :48])
