@@ -26,45 +26,6 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct Listing {
         });
     }
 
-    // Puts this CTA's tokens that reach the bound on the list: first counts, then takes a range of it.
-    __device__ __forceinline__ void fill(u32 bound) {
-        const f32 least = key::value(bound);
-        u32 mine = 0;
-        row.sweep([&](int q) {
-            const Vec<f32, 4> v = row.quad(q);
-            mine += (v.lane[0] >= least) + (v.lane[1] >= least) + (v.lane[2] >= least) +
-                    (v.lane[3] >= least);
-        });
-        u32 upto = u32(team::warp_scan(mine));
-        if (warp::lane() == 31) s.slots[0][threadIdx.x / 32] = upto;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            u32 all = 0;
-            for (int w = 0; w < WARPS; ++w) all += u32(s.slots[0][w]);
-            s.base = all ? dsmem::add(dsmem::at(&s.listed, 0), all) : 0;
-        }
-        __syncthreads();
-        u32 at = s.base + upto - mine;
-        for (int w = 0; w < threadIdx.x / 32; ++w) at += u32(s.slots[0][w]);
-        if (mine) store(least, at);
-    }
-
-    __device__ __forceinline__ void store(f32 least, u32 at) {
-        const u32 keys = dsmem::at(s.key, 0), tokens = dsmem::at(s.token, 0);
-        row.sweep([&](int q) {
-            const Vec<f32, 4> v = row.quad(q);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                if (!(v.lane[j] >= least)) continue;
-                if (at < CANDIDATES) {
-                    dsmem::store(keys + 4 * at, key::of(v.lane[j]));
-                    dsmem::store(tokens + 4 * at, u32(row.part.first + 4 * q + j));
-                }
-                ++at;
-            }
-        });
-    }
-
     // In CTA 0: the thresholds among n listed tokens, and the draw. `all` is the mass of the whole
     // row, for joint filters.
     __device__ __forceinline__ Outcome finish(int n, i32 k, u32 bound, u64 all, const Weigh& weigh) {
@@ -126,7 +87,7 @@ __device__ __forceinline__ Outcome decide(RowTeam<THREADS, CLUSTER, CANDIDATES>&
     List list(row);
     const u32 bound = list.bound(k);
     if (bound <= key::NOTHING) return row.finish_row(k, weigh);
-    list.fill(bound);
+    row.gather(key::value(bound), LARGEST);
     u64 all = 0;
     if (row.joint && row.settings.top_p < 1.0f) {
         Mass sum;

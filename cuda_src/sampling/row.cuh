@@ -112,9 +112,11 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct RowTeam {
         return all;
     }
 
-    template <class Element>
-    __device__ __forceinline__ u32 search(team::Bracket b, u64 need, u64 enough, Element element) {
-        while (b.low < b.high && b.at_low > enough) {
+    // Narrows a bracket until it is done or `enough` says so.
+    template <class Element, class Enough>
+    __device__ __forceinline__ void search(team::Bracket& b, u64 need, Element element,
+                                           Enough enough) {
+        while (b.low < b.high && !enough(b)) {
             measure(b, element);
             team::post(s.board, parity, [&](int what) {
                 u64 sum = 0;
@@ -122,16 +124,56 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct RowTeam {
                 return sum;
             });
             int passed = 0;
-            u64 measured = 0;
+            u64 measured = 0, all = 0;
             for (; passed < PIVOTS; ++passed) {
-                const u64 all = team::total(s.board, parity, passed);
+                all = team::total(s.board, parity, passed);
                 if (all < need) break;
                 measured = all;
             }
-            b.narrow(passed, PIVOTS, measured);
+            b.narrow(passed, PIVOTS, measured, all);
             parity ^= 1;
         }
-        return b.low;
+    }
+
+    // --- the list in CTA 0 ---
+
+    // Puts this CTA's elements from `least` to `most` on the list: first counts them, then takes a
+    // range of it. Elements beyond the list's end are only counted.
+    __device__ __forceinline__ void gather(f32 least, f32 most) {
+        u32 mine = 0;
+        sweep([&](int q) {
+            const Vec<f32, 4> v = quad(q);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) mine += v.lane[j] >= least && v.lane[j] <= most;
+        });
+        const u32 upto = u32(team::warp_scan(mine));
+        if (warp::lane() == 31) s.slots[0][threadIdx.x / 32] = upto;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            u32 all = 0;
+            for (int w = 0; w < WARPS; ++w) all += u32(s.slots[0][w]);
+            s.base = all ? dsmem::add(dsmem::at(&s.listed, 0), all) : 0;
+        }
+        __syncthreads();
+        u32 at = s.base + upto - mine;
+        for (int w = 0; w < threadIdx.x / 32; ++w) at += u32(s.slots[0][w]);
+        if (mine) put_on_list(least, most, at);
+    }
+
+    __device__ __forceinline__ void put_on_list(f32 least, f32 most, u32 at) {
+        const u32 keys = dsmem::at(s.key, 0), tokens = dsmem::at(s.token, 0);
+        sweep([&](int q) {
+            const Vec<f32, 4> v = quad(q);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (!(v.lane[j] >= least && v.lane[j] <= most)) continue;
+                if (at < CANDIDATES) {
+                    dsmem::store(keys + 4 * at, key::of(v.lane[j]));
+                    dsmem::store(tokens + 4 * at, u32(part.first + 4 * q + j));
+                }
+                ++at;
+            }
+        });
     }
 
     // Leaves in s.sums what each warp's elements add to the measures of the bracket's pivots.
@@ -165,17 +207,51 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct RowTeam {
 
     __device__ __forceinline__ Outcome finish_row(i32 k, const Weigh& weigh) {
         u32 limit = key::NOTHING;
-        if (k) limit = search({key::NOTHING, top, ~0ull}, k, k, CountLogits{});
+        if (k) {
+            team::Bracket b = {key::NOTHING, top, ~0ull};
+            search(b, k, CountLogits{}, [=](const team::Bracket& b) { return b.at_low <= k; });
+            limit = b.low;
+        }
         const u64 all = weigh_row(limit, weigh);
         u64 kept = cluster_sum(row_mass(1));
+        if (threadIdx.x == 0) s.listed = 0;  // whoever looked at it has passed a barrier since
         u32 threshold = 1;
         if (settings.top_p < 1.0f && !greedy()) {
             const u64 need = fraction(settings.top_p, joint ? all : kept);
-            if (need <= kept) threshold = search({lower_bound(kept - need), 0x3f800000, ~0ull},
-                                                 need, need, SumWeights{});
+            if (need <= kept) threshold = nucleus(kept, need);
             kept = cluster_sum(row_mass(threshold));
         }
         return draw(threshold, kept);
+    }
+
+    // The least weight of the nucleus: over the row until few elements are left, then on the list.
+    __device__ __forceinline__ u32 nucleus(u64 kept, u64 need) {
+        team::Bracket b = {lower_bound(kept - need), 0x3f800000, ~0ull};
+        search(b, need, SumWeights{}, [](const team::Bracket& b) {
+            // Every element of the bracket weighs at least `low`, which is many units of mass.
+            return b.low > 0x30800000 && f32(b.at_low - b.at_high) <
+                                             (CANDIDATES - 1) * MASS_UNIT * __uint_as_float(b.low);
+        });
+        if (b.low >= b.high) return b.low;
+        gather(__uint_as_float(b.low), __uint_as_float(b.high));
+        cluster::sync();
+        u32 threshold = 0;
+        if (cluster::rank() == 0) {
+            const int n = s.listed;
+            threshold = team::search<WARPS>(
+                {b.low, b.high, ~0ull}, need - b.at_high, need - b.at_high, s.slots, [&](u32 at) {
+                    u64 sum = 0;
+                    for (int i = warp::lane(); i < n; i += 32) {
+                        const f32 e = key::value(s.key[i]);
+                        if (__float_as_uint(e) >= at) sum += mass_of(e);
+                    }
+                    return sum;
+                });
+        }
+        team::post(s.board, parity, [=](int) { return threshold; });
+        threshold = u32(s.board.slot[parity][0][0]);
+        parity ^= 1;
+        return threshold;
     }
 
     // Turns logits into weights, zero where a filter drops them; the mass of all tokens if joint.

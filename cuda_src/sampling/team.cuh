@@ -68,14 +68,17 @@ __device__ __forceinline__ u64 total(const Board<COUNT, CLUSTER>& board, int par
 // falls as K grows, lies in [low, high].
 struct Bracket {
     u32 low, high;
-    u64 at_low;  // the measure of `low`, once known
+    u64 at_low;       // the measure of `low`, once known
+    u64 at_high = 0;  // that of high + 1
 
     __device__ __forceinline__ u32 step(int pivots) const { return (high - low) / (pivots + 1) + 1; }
     __device__ __forceinline__ u32 pivot(int i, int pivots) const {
         return u32(min(u64(low) + u64(step(pivots)) * (i + 1), u64(high) + 1));
     }
-    // Keeps the part above the first `passed` pivots.
-    __device__ __forceinline__ void narrow(int passed, int pivots, u64 measured) {
+    // Keeps the part above the first `passed` pivots, with the measures of the last of them and of the
+    // first that did not pass.
+    __device__ __forceinline__ void narrow(int passed, int pivots, u64 measured, u64 beyond) {
+        if (passed < pivots && pivot(passed, pivots) - 1 < high) at_high = beyond;
         const u64 next = u64(low) + u64(step(pivots)) * (passed + 1) - 1;
         low = passed ? pivot(passed - 1, pivots) : low;
         high = u32(min(next, u64(high)));
@@ -98,7 +101,7 @@ __device__ __forceinline__ u32 search(Bracket b, u64 need, u64 enough, u64 (*slo
         __syncthreads();
         const bool pass = warp::lane() < WARPS && found[warp::lane() % WARPS] >= need;
         const int passed = __popc(__ballot_sync(0xffffffff, pass));  // measures fall: the first ones
-        b.narrow(passed, WARPS, passed ? found[passed - 1] : 0);
+        b.narrow(passed, WARPS, passed ? found[passed - 1] : 0, 0);
     }
     __syncthreads();
     return b.low;

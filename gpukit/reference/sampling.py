@@ -38,12 +38,12 @@ def clean(logits: NDArray[np.generic]) -> Array:
     """float64 logits: NaN as -infinity, +infinity as the largest float32."""
     values = np.asarray(logits).astype(np.float64)
     values = np.where(np.isnan(values), -np.inf, values)
-    return np.minimum(values, _LARGEST)
+    return np.asarray(np.minimum(values, _LARGEST), dtype=np.float64)
 
 
 def argmax(logits: NDArray[np.generic]) -> NDArray[np.int64]:
     """The first maximum of each row; 0 where there is none."""
-    return np.argmax(clean(logits), axis=-1).astype(np.int64)
+    return np.asarray(np.argmax(clean(logits), axis=-1), dtype=np.int64)
 
 
 def softmax(logits: NDArray[np.generic], temperature: float = 1.0) -> Array:
@@ -73,7 +73,7 @@ def distribution(logits: NDArray[np.generic], settings: Settings, slack: float =
     if x.max() == -np.inf:
         return np.zeros_like(x)
     if not settings.temperature > GREEDY or x.max() == _LARGEST:
-        return np.eye(x.size)[int(np.argmax(x))]
+        return np.asarray(np.arange(x.size) == np.argmax(x), dtype=np.float64)
     with np.errstate(invalid="ignore"):
         weight = np.exp((x - x.max()) / float(np.float32(settings.temperature)))
     keep = weight >= min(1.0, float(np.float32(settings.min_p))) * (1 + slack)

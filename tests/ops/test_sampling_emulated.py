@@ -48,8 +48,9 @@ def judge(ids: Any, distribution: Any, x: Any, settings: Settings, seed: int = 7
         assert int(token) in ref.draw(want, seed, 0, 10 * SLACK)
 
 
-FILTERS = [Settings(), Settings(top_k=5), Settings(0.7, 20, 0.8), Settings(1.3, 20, 0.8, joint=True),
-           Settings(1.0, 0, 0.7), Settings(1.0, 0, 0.7, 0.01), Settings(0.8, 0, 1.0, 0.1),
+FILTERS = [Settings(), Settings(top_k=5), Settings(0.7, 20, 0.8),
+           Settings(1.3, 20, 0.8, joint=True), Settings(1.0, 0, 0.7),
+           Settings(1.0, 0, 0.7, 0.01), Settings(0.8, 0, 1.0, 0.1),
            Settings(1.0, 400, 0.9), Settings(1.0, 400, 0.9, joint=True), Settings(0.0)]
 
 
@@ -102,9 +103,10 @@ def test_a_row_draws_the_same_wherever_it_sits_and_another_with_another_seed() -
 
 def test_settings_per_row() -> None:
     x = random(4, 300, 5)
-    settings = [Settings(0.5, 3, 0.9), Settings(0.0), Settings(1.5, 0, 0.6), Settings(1.0, 300, 1.0, 1.0)]
+    settings = [Settings(0.5, 3, 0.9), Settings(0.0), Settings(1.5, 0, 0.6),
+                Settings(1.0, 300, 1.0, 1.0)]
     arrays = {name: np.array([getattr(s, name) for s in settings], dtype) for name, dtype in (
-        ("temperature", np.float32), ("top_k", np.int32), ("top_p", np.float32), ("min_p", np.float32))}
+        ("temperature", "f4"), ("top_k", "i4"), ("top_p", "f4"), ("min_p", "f4"))}
     distribution = np.empty(x.shape, np.float32)
     ids = sampling.sample(x, seed=9, distribution=distribution, tunables=SMALL, **arrays)
     for row, each in enumerate(settings):

@@ -21,6 +21,7 @@ BUILT_IN = {
     "elementwise": "gpukit.bench.families.elementwise:FAMILY",
     "memcpy": "gpukit.bench.families.memcpy:FAMILY",
     "matmul": "gpukit.bench.families.matmul:FAMILY",
+    "sampling": "gpukit.bench.families.sampling:FAMILY",
     "timer": "gpukit.bench.families.timer:FAMILY",
 }
 ENTRY_POINT_GROUP = "gpukit.families"

@@ -124,8 +124,8 @@ def _bitmask(bitmask: Any, given: Rows) -> tuple[Any, int]:
     words = -(-given.width // 32)
     if mask.ndim != 2 or mask.shape[0] != given.count or mask.shape[1] < words or (
             mask.dtype.name not in ("int32", "uint32")):
-        raise ArgumentError(f"sample: bitmask is {mask.dtype}{list(mask.shape)}; accepted: int32 or "
-                            f"uint32 [{given.count}, {words} or more]")
+        raise ArgumentError(f"sample: bitmask is {mask.dtype}{list(mask.shape)}; accepted: "
+                            f"int32 or uint32 [{given.count}, {words} or more]")
     if mask.strides[1] != 4 and mask.shape[1] > 1:
         raise ArgumentError(f"sample: bitmask has strides {mask.strides} bytes; accepted: "
                             "consecutive words along the last dimension")

@@ -34,8 +34,8 @@ def softmax(logits: Any, temperature: Any = 1.0, *, out: Any = None,
     """
     given = rows.adopt("softmax", "logits", logits)
     shape = (given.count, given.width)
-    into = rows.adopt("softmax", "out", given.device.empty(shape, "float32") if out is None else out,
-                      given.device)
+    out = given.device.empty(shape, "float32") if out is None else out
+    into = rows.adopt("softmax", "out", out, given.device)
     if (into.count, into.width) != shape:
         raise ArgumentError(f"softmax: out has shape {into.array.shape}; accepted: {shape}")
     pointer, number = rows.per_row("softmax", "temperature", temperature, "float32", given)

@@ -1,0 +1,122 @@
+"""What the sampling kernels are compared with, on the same logits.
+
+torch:       argmax; softmax; for sample softmax and multinomial where nothing is filtered, and
+             otherwise the path by sorting (sort, mask by rank and by cumulated probability, draw).
+torch_topk:  top-k first, then the rest on k values; for sample with a k.
+flashinfer:  its softmax, and its sampling from probabilities by rejection.
+Only torch's argmax and softmax write our output; drawn tokens differ with every generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from gpukit.bench.families.buffers import Launch, as_torch, torch_stream
+from gpukit.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A case as its peers see it: arrays per slot, and the sampler's settings."""
+
+    op: str
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    settings: dict[str, Any]
+
+
+Call = Callable[[Any, Any], Any]
+
+
+def _on_torch(problem: Problem, call: Call) -> Launch:
+    inputs = [as_torch(x) for x in problem.inputs]
+    outputs = [as_torch(x) for x in problem.outputs]
+
+    def launch(slot: int) -> None:
+        with torch_stream():
+            call(inputs[slot], outputs[slot])
+
+    return launch
+
+
+def _torch(problem: Problem) -> Launch:
+    import torch
+
+    if problem.op == "argmax":
+        return _on_torch(problem, lambda x, out: torch.argmax(x, 1, out=out))
+    temperature = max(problem.settings["temperature"], 1e-5)
+    if problem.op == "softmax":
+        return _on_torch(problem, lambda x, out: torch.softmax(
+            x if temperature == 1 else x / temperature, 1, dtype=torch.float32, out=out))
+    k, p = problem.settings["top_k"], problem.settings["top_p"]
+    if k == 0 and p == 1 and problem.settings["min_p"] == 0:
+        return _on_torch(problem, lambda x, out: torch.multinomial(
+            torch.softmax(x.float() / temperature, 1), 1))
+    return _on_torch(problem, lambda x, out: _by_sorting(x.float() / temperature, k, p,
+                                                         problem.settings["min_p"]))
+
+
+def _by_sorting(x: Any, k: int, p: float, min_p: float) -> Any:
+    import torch
+
+    values, index = torch.sort(x, 1, descending=True)
+    if k:
+        values[:, k:] = float("-inf")
+    return _from_sorted(torch.softmax(values, 1), index, p, min_p)
+
+
+def _from_sorted(probabilities: Any, index: Any, p: float, min_p: float) -> Any:
+    """Drops what top-p and min-p drop and draws by the exponential race."""
+    import torch
+
+    kept = probabilities.cumsum(1) - probabilities < p
+    kept &= probabilities >= min_p * probabilities[:, :1]
+    race = probabilities * kept / torch.empty_like(probabilities).exponential_()
+    return index.gather(1, race.argmax(1, keepdim=True))
+
+
+def _torch_topk(problem: Problem) -> Launch:
+    import torch
+
+    k = problem.settings.get("top_k", 0)
+    if problem.op != "sample" or not k:
+        raise UnsupportedError("it is for sample with a top_k")
+    temperature = max(problem.settings["temperature"], 1e-5)
+
+    def call(x: Any, out: Any) -> Any:
+        values, index = torch.topk(x, k, 1)
+        return _from_sorted(torch.softmax(values.float() / temperature, 1), index,
+                            problem.settings["top_p"], problem.settings["min_p"])
+
+    return _on_torch(problem, call)
+
+
+def _flashinfer(problem: Problem) -> Launch:
+    sampling: Any = import_module("flashinfer.sampling")
+
+    if problem.op == "argmax":
+        raise UnsupportedError("it has no argmax")
+    temperature = problem.settings["temperature"]
+    if problem.op == "softmax":
+        return _on_torch(problem, lambda x, out: sampling.softmax(x, temperature))
+    k, p = problem.settings["top_k"], problem.settings["top_p"]
+    if problem.settings["min_p"]:
+        raise UnsupportedError("its min-p goes with neither top-k nor top-p")
+
+    def call(x: Any, out: Any) -> Any:
+        probabilities = sampling.softmax(x, temperature)
+        if k:
+            return sampling.top_k_top_p_sampling_from_probs(probabilities, k, p)
+        if p < 1:
+            return sampling.top_p_sampling_from_probs(probabilities, p)
+        return sampling.sampling_from_probs(probabilities)
+
+    return _on_torch(problem, call)
+
+
+PEERS: dict[str, Callable[[Problem], Launch]] = {
+    "torch": _torch, "torch_topk": _torch_topk, "flashinfer": _flashinfer,
+}
