@@ -36,6 +36,9 @@ __device__ __forceinline__ void after(f32 value) {
         :: "f"(value) : "memory");
 }
 
+template <class T> constexpr bool TAKES_BF16 = false;
+template <> constexpr bool TAKES_BF16<bf16> = true;
+
 template <class T, int N, Major B> struct MmaRegisters;
 
 // Operand 2 is not used: it is there so that the accumulator starts at operand 3, as in wgmma.cuh.
@@ -51,8 +54,10 @@ template <class T, int N, Major B> struct MmaRegisters;
     template <class T, Major B> struct MmaRegisters<T, N, B> {                                     \
         static __device__ __forceinline__ void run(f32 (&d)[N / 2], const u32* a, u64 b) {         \
             u32 unused = 0;                                                                        \
-            if constexpr (IS_BF16<T>) GPUKIT_WGMMA_RS("bf16.bf16", N, A0, A1, A2, A3, TB);         \
-            else GPUKIT_WGMMA_RS("f16.f16", N, A0, A1, A2, A3, TB);                                \
+            if constexpr (TAKES_BF16<T>)                                                           \
+                GPUKIT_WGMMA_RS("bf16.bf16", N, A0, A1, A2, A3, TB);                               \
+            else                                                                                   \
+                GPUKIT_WGMMA_RS("f16.f16", N, A0, A1, A2, A3, TB);                                \
         }                                                                                          \
     };
 

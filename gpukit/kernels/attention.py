@@ -112,4 +112,43 @@ K5 = KernelSpec(
               "heads that share a tile divide 64"),
 )
 
-SPECS = (K5,)
+def fa2_rows(tunables: Tunables) -> int:
+    """Rows of queries of a CTA of `attention.k2`."""
+    warps, repeat = _numbers(tunables, "warps", "repeat")
+    return warps * 16 * repeat
+
+
+def _fa2_shared(tunables: Tunables) -> int:
+    """Queries, a block of keys and one of values, in rows of whole 128 bytes."""
+    d, dv, n = _numbers(tunables, "d", "dv", "n")
+    pitches = -(-d // 64) * ROW, -(-dv // 64) * ROW
+    return fa2_rows(tunables) * pitches[0] + n * sum(pitches)
+
+
+def _strided(name: str) -> tuple[Param, ...]:
+    return (Param(name, "pointer", "[batch, rows, heads, columns] by the steps that follow"),
+            Param(f"{name}_token", "i64", "elements from row to row"),
+            Param(f"{name}_head", "i64", "from head to head"),
+            Param(f"{name}_batch", "i64", "from batch to batch"))
+
+
+K2 = KernelSpec(
+    name="attention.k2", source="attention/k2_fa2.cu",
+    entry="k2_fa2<{dtype}, {d}, {dv}, {n}, {warps}, {repeat}, attention::Mask::{mask}, {terms}>",
+    summary="FlashAttention-2 by mma.sync and cp.async: scores stay in registers",
+    archs=("sm_80", "sm_90", "sm_100"),
+    tunables=(_DTYPE, _D, _DV, Tunable("n", (16, 32, 64, 128), 64, "keys per step"),
+              Tunable("warps", (4, 8), 4, "warps of a CTA"),
+              Tunable("repeat", (1, 2), 2, "sixteens of queries per warp"), _MASK, _TERMS),
+    params=(*_strided("q"), *_strided("k"), *_strided("v"), *_RESULTS, *_SIZES,
+            Param("m_tiles", "i32", "tiles of queries per head, of the longest sequence"),
+            Param("heads", "i32", "of q"), Param("share", "i32", "heads of q per head of k"),
+            *_VISIBLE, *_TERM_ARRAYS, *_LENGTHS[:3]),
+    shared_bytes=_fa2_shared,
+    variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
+              {"d": 256, "dv": 256, "warps": 8, "repeat": 1},
+              {"mask": "window", "terms": 15, "d": 80, "dv": 80}),
+    requires=("rows of q, k, v and out start at multiples of 16 bytes",),
+)
+
+SPECS = (K2, K5)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/mask.cuh"
+#include "attention/rows.cuh"
 #include "attention/sm90/keys.cuh"
 #include "attention/sm90/schedule.cuh"
 #include "attention/sm90/shape.cuh"
@@ -9,35 +10,6 @@
 #include "common/cluster.cuh"
 
 namespace attention {
-
-// Where sequences start and end; null pointers mean what is said beside them.
-struct Lengths {
-    i32 queries, keys;       // of each sequence, unless
-    const u32* q_offsets;    // [batch + 1] rows of queries: null for [batch, queries]
-    const u32* k_offsets;    // [batch + 1] rows of keys: null for [batch, keys]
-    const u32* k_lengths;    // [batch] keys that count: null for all of them
-};
-
-struct Sequence {
-    i32 q_first, queries, k_first, keys;
-
-    template <Keys KEYS>
-    static __device__ __forceinline__ Sequence of(const Lengths& l, i32 batch) {
-        Sequence s{0, l.queries, 0, l.keys};
-        if constexpr (KEYS != Keys::dense) {
-            if (l.q_offsets != nullptr) {
-                s.q_first = warp::uniform(l.q_offsets[batch]);
-                s.queries = warp::uniform(l.q_offsets[batch + 1]) - s.q_first;
-            }
-            if (l.k_offsets != nullptr) {
-                s.k_first = warp::uniform(l.k_offsets[batch]);
-                s.keys = warp::uniform(l.k_offsets[batch + 1]) - s.k_first;
-            }
-            if (l.k_lengths != nullptr) s.keys = warp::uniform(l.k_lengths[batch]);
-        }
-        return s;
-    }
-};
 
 // What a call is, apart from its arrays.
 struct Call {
@@ -65,7 +37,7 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Job {
         const bool pair_rows = CTAS > 1 && !call.pair_heads;
         batch = tile.batch;
         head = CTAS > 1 && call.pair_heads ? tile.head * CTAS + rank : tile.head;
-        sequence = Sequence::of<KEYS>(call.lengths, batch);
+        sequence = Sequence::of<KEYS != Keys::dense>(call.lengths, batch);
         rows = sequence.queries * call.group;
         visible = {sequence.keys, call.top_left ? 0 : sequence.keys - sequence.queries, call.left,
                    call.right, call.chunk};

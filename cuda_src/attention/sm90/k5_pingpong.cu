@@ -82,7 +82,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
     __device__ __forceinline__ void start(const Work& job) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const Row row = Row::of(call, job, wg, h);
+            const Row row = row_of(call, job, wg, h);
             seen[h] = job.visible.of(row.query);
             if constexpr (TERMS != 0) {
                 rows[h] = {};

@@ -10,8 +10,8 @@ from gpukit import kernels
 from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels.attention import ROW, ROWS
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import tiles
-from gpukit.ops.attention.problem import Problem, steps
+from gpukit.ops.attention import pieces, tiles
+from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.tiles import Tile
 
 _COLUMNS = ROW // 2  # of a slab of 16-bit elements
@@ -62,10 +62,10 @@ def launch(problem: Problem, config: Config | None = None) -> None:
                    config.workers or problem.device.properties.sm_count // config.ctas)
     compiled.launch((clusters * config.ctas,), ((config.tile.wgs + 1) * 128,), (
         _query_map(problem, config), _key_map(problem, problem.k, config),
-        _key_map(problem, problem.v, config), *_results(problem), problem.queries, problem.keys,
+        _key_map(problem, problem.v, config), *pieces.results(problem), problem.queries, problem.keys,
         m_tiles, heads, problem.batch, section, config.group,
         problem.heads // problem.kv_heads // config.group, int(config.pair_heads),
-        *_visible(problem), *_terms(problem), *_lengths(problem, config), config.counter))
+        *pieces.visible(problem), *pieces.terms(problem), *_lengths(problem, config), config.counter))
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
@@ -92,28 +92,6 @@ def _schedule(problem: Problem, config: Config) -> tuple[int, int, int]:
         section = tiles.section(problem.keys, problem.d + problem.dv, 2, problem.kv_heads)
         section = max(section * heads // problem.kv_heads, 1)
     return -(-problem.queries * config.group // rows), heads, section
-
-
-def _results(problem: Problem) -> tuple[Any, ...]:
-    lse = (0, 0, 0) if problem.lse is None else steps(problem.lse, 2, 1, 0)
-    return (problem.out, *steps(problem.out, 1, 2, 0), problem.lse, *lse)
-
-
-def _visible(problem: Problem) -> tuple[Any, ...]:
-    mask = problem.mask
-    return problem.terms.scale, int(mask.top_left), mask.left, mask.right, mask.chunk
-
-
-def _terms(problem: Problem) -> tuple[Any, ...]:
-    terms, bias, relative = problem.terms, problem.terms.bias, problem.terms.relative
-    slopes = 0 if terms.slopes is None or terms.slopes.ndim == 1 else terms.slopes.shape[1]
-    bias_steps = (0,) * 4 if bias is None else tuple(
-        0 if size == 1 else step
-        for size, step in zip(bias.shape, steps(bias, 0, 1, 2, 3), strict=True))
-    relative_steps = (0,) * 3 if relative is None else steps(relative, 0, 1, 2)
-    extent = 0 if relative is None else relative.shape[3]
-    return (terms.sinks, terms.softcap, terms.slopes, slopes, bias, *bias_steps, relative,
-            *relative_steps, extent)
 
 
 def _lengths(problem: Problem, config: Config) -> tuple[Any, ...]:

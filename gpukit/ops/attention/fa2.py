@@ -1,0 +1,40 @@
+"""Launching the FlashAttention-2 kernel, for GPUs before Hopper and after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpukit import kernels
+from gpukit.kernels import attention as specs
+from gpukit.kernels.spec import Value
+from gpukit.ops.attention import pieces
+from gpukit.ops.attention.problem import Problem, steps
+
+
+def launch(problem: Problem, **given: Value) -> None:
+    """Enqueue the kernel that fills out and lse; no pages.
+
+    Args:
+        given: tunables other than what heads of this width get.
+    """
+    chosen = tunables(problem) | given
+    compiled = problem.device.compile(specs.K2, chosen)
+    m_tiles = -(-problem.queries // specs.fa2_rows(kernels.get("attention.k2").resolve(chosen)))
+    grid = m_tiles * problem.heads * problem.batch
+    compiled.launch((grid,), (32 * int(chosen["warps"]),), (
+        *_strided(problem.q), *_strided(problem.k), *_strided(problem.v), *pieces.results(problem),
+        problem.queries, problem.keys, m_tiles, problem.heads,
+        problem.heads // problem.kv_heads, *pieces.visible(problem), *pieces.terms(problem),
+        problem.lengths.q_offsets, problem.lengths.k_offsets, problem.lengths.k_lengths))
+
+
+def tunables(problem: Problem) -> dict[str, Value]:
+    """The variant for these heads: wide ones leave registers for 16 rows a warp."""
+    wide = max(problem.d, problem.dv) > 128
+    return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": 64,
+            "warps": 8 if wide else 4, "repeat": 1 if wide else 2, "mask": problem.mask.policy,
+            "terms": problem.terms.bits}
+
+
+def _strided(array: Any) -> tuple[Any, ...]:
+    return (array, *steps(array, 1, 2, 0))
