@@ -59,6 +59,7 @@ _VARIANTS: tuple[dict[str, Value], ...] = (
     {}, {"form": "plain"}, {"form": "transposed_16"}, {"dtype": "f16", "pages": "whole"},
     {"pages": "any", "cluster": 8}, {"dim": 64, "pages": "whole"}, {"dim": 80},
     {"dim": 96, "form": "plain"}, {"dim": 192}, {"dim": 256}, {"dim": 256, "form": "plain"},
+    {"dim": 256, "form": "transposed_16"},
     {"warps": 8, "stages": 3},
 )
 

@@ -5,7 +5,7 @@
 //   Transposed  S^T = K Q^T, O^T = V^T P^T: keys and dims on M, queries on N, in steps of 8: half the
 //               MMAs and half the registers for up to 8 rows. P^T needs a transpose in registers.
 //
-// Both keep everything in registers: Q, scores of the tile, sums. A lane holds statistics of ENTRIES
+// Both keep everything in registers: Q (of heads up to 128 wide), scores of the tile, sums. A lane holds statistics of ENTRIES
 // query rows, shared by the lanes that differ in LANES (bits of the lane's number).
 #pragma once
 
@@ -36,13 +36,16 @@ template <int PITCH, bool DOWN> __device__ __forceinline__ u32 matrix_row(u32 at
     return at + (down * 8 + lane % 8) * PITCH + along * 16;
 }
 
+// Wider heads have their queries read from shared memory again for every tile.
+template <int DIM> constexpr bool HELD = DIM <= 128;
+
 template <class T_, int DIM> struct Plain {
     using T = T_;
     static constexpr int ROWS = 16, ENTRIES = 2, PITCH = Padded<DIM>::PITCH;
     static constexpr int SCORES = TILE / 8, SUMS = DIM / 8;  // fragments
     static constexpr u32 LANES = 3;
 
-    u32 q[DIM / 16][4];
+    u32 q[HELD<DIM> ? DIM / 16 : 1][4], queries;  // queries: their shared address
     f32 s[SCORES][4], o[SUMS][4];
 
     __device__ __forceinline__ f32& score(int n, int e) { return s[n][e]; }
@@ -60,9 +63,13 @@ template <class T_, int DIM> struct Plain {
     __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}  // no other warp has these keys
 
     __device__ __forceinline__ void load_queries(u32 rows) {
+        queries = rows;
+        if constexpr (HELD<DIM>)
 #pragma unroll
-        for (int k = 0; k < DIM / 16; k++)
-            mma::load_matrices<false>(q[k], matrix_row<PITCH, true>(rows + k * 32));
+            for (int k = 0; k < DIM / 16; k++) load_query(q[k], k);
+    }
+    __device__ __forceinline__ void load_query(u32 (&a)[4], int k) const {
+        mma::load_matrices<false>(a, matrix_row<PITCH, true>(queries + k * 32));
     }
     __device__ __forceinline__ void multiply_keys(u32 keys) {
         memset(s, 0, sizeof(s));
@@ -70,8 +77,10 @@ template <class T_, int DIM> struct Plain {
         for (int k = 0; k < DIM / 16; k++) {
             u32 b[4];
             mma::load_matrices<false>(b, matrix_row<PITCH, false>(keys + k * 32));
-            mma::m16n8k16<T>(s[0], q[k], b[0], b[1]);
-            mma::m16n8k16<T>(s[1], q[k], b[2], b[3]);
+            u32(&a)[4] = q[HELD<DIM> ? k : 0];
+            if constexpr (!HELD<DIM>) load_query(a, k);
+            mma::m16n8k16<T>(s[0], a, b[0], b[1]);
+            mma::m16n8k16<T>(s[1], a, b[2], b[3]);
         }
     }
     __device__ __forceinline__ void add_values(u32 values) {
@@ -94,7 +103,7 @@ template <class T_, int DIM, int ROWS_> struct Transposed {
     static constexpr u32 LANES = 28;
     static_assert(ROWS % 8 == 0);
 
-    u32 q[DIM / 16][N][2];
+    u32 q[HELD<DIM> ? DIM / 16 : 1][N][2], queries;
     f32 s[SCORES][4], o[SUMS][4];
 
     __device__ __forceinline__ f32& score(int n, int e) { return s[n][e]; }
@@ -111,15 +120,20 @@ template <class T_, int DIM, int ROWS_> struct Transposed {
     __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}
 
     __device__ __forceinline__ void load_queries(u32 rows) {
+        queries = rows;
+        if constexpr (HELD<DIM>)
 #pragma unroll
-        for (int k = 0; k < DIM / 16; k++)
+            for (int k = 0; k < DIM / 16; k++) load_query(q[k], k);
+    }
+    __device__ __forceinline__ void load_query(u32 (&b)[N][2], int k) const {
+        const int lane = warp::lane();
 #pragma unroll
-            for (int n = 0; n < N; n++) {
-                const u32 at = rows + n * 8 * PITCH + k * 32;
-                u32 b[4];  // two matrices, twice: of 8 rows there are no more
-                mma::load_matrices<false>(b, at + warp::lane() % 8 * PITCH + warp::lane() / 8 % 2 * 16);
-                q[k][n][0] = b[0], q[k][n][1] = b[1];
-            }
+        for (int n = 0; n < N; n++) {
+            u32 tile[4];  // two matrices, twice: there are no more than 8 rows
+            mma::load_matrices<false>(tile, queries + (n * 8 + lane % 8) * PITCH + k * 32 +
+                                                lane / 8 % 2 * 16);
+            b[n][0] = tile[0], b[n][1] = tile[1];
+        }
     }
     __device__ __forceinline__ void multiply_keys(u32 keys) {
         memset(s, 0, sizeof(s));
@@ -127,8 +141,10 @@ template <class T_, int DIM, int ROWS_> struct Transposed {
         for (int k = 0; k < DIM / 16; k++) {
             u32 a[4];
             mma::load_matrices<false>(a, matrix_row<PITCH, true>(keys + k * 32));
+            u32(&b)[N][2] = q[HELD<DIM> ? k : 0];
+            if constexpr (!HELD<DIM>) load_query(b, k);
 #pragma unroll
-            for (int n = 0; n < N; n++) mma::m16n8k16<T>(s[n], a, q[k][n][0], q[k][n][1]);
+            for (int n = 0; n < N; n++) mma::m16n8k16<T>(s[n], a, b[n][0], b[n][1]);
         }
     }
     __device__ __forceinline__ void add_values(u32 values) {
