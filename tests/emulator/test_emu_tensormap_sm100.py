@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cute_layout import SharedTile
 from test_emu_tensormap import dump
 
 from gpukit.emulator import TensorMap, tensormap
@@ -12,6 +13,10 @@ from gpukit.emulator.errors import (
     MisalignedError,
     UninitializedReadError,
 )
+from gpukit.emulator.mem.store import Store
+from gpukit.emulator.mma.descriptors import DescriptorError
+from gpukit.emulator.tcgen05.elements import PADDED
+from gpukit.emulator.tcgen05.operands import operand
 
 ARCH = "sm_100a"
 
@@ -125,3 +130,16 @@ def test_boxes_of_packed_types_begin_at_whole_groups(name, step, rng):
     _, tensor = packed_map(name, rng)
     with pytest.raises(MisalignedError, match=f"must be a multiple of {step} with {name}"):
         dump(tensor, (16, 0), extent=512, size=256)
+
+
+@pytest.mark.parametrize(("name", "used"), [("e2m1", 8), ("e2m3", 12), ("e3m2", 12)])
+def test_what_pads_packed_elements_may_be_undefined_in_operands(name, used, rng):
+    """Of 16 bytes, tcgen05.mma takes the elements; TMA leaves what is behind them undefined."""
+    tile = SharedTile("128", True, 128, 32, 8, 1024)
+    store = Store(rng.integers(0, 256, tile.end, dtype="u1"), np.zeros(tile.end, "u1"))
+    store.init.reshape(-1, 16)[:, :used] = 1
+    matrix = operand(tile.descriptor(), PADDED[name], True, 128, tile.end)
+    assert np.isfinite(matrix.values(store)).all()
+    store.init[1024 + 16 * 5 + used - 1] = 0
+    with pytest.raises(DescriptorError, match=r"nothing has written the 16 bytes .* at 0x450"):
+        matrix.values(store)

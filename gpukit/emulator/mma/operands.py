@@ -44,7 +44,12 @@ class Layout:
 
 
 class SharedMatrix:
-    """One operand of ``rows`` rows (of M or N) by 32 bytes of K, in a CTA's shared memory."""
+    """One operand of ``rows`` rows (of M or N) by 32 bytes of K, in a CTA's shared memory.
+
+    ``used`` is how many bytes of each chunk hold elements; what follows may be undefined.
+    """
+
+    used = CHUNK
 
     def __init__(self, descriptor: Descriptor, k_major: bool, rows: int, end: int) -> None:
         check(descriptor, k_major, rows)
@@ -90,8 +95,10 @@ class SharedMatrix:
 
     def _check_written(self, store: Any, at: Any) -> None:
         written = store.init.view(np.complex128).take(at).view(np.uint8)
+        if self.used < CHUNK:
+            written = written.reshape(-1, CHUNK)[:, : self.used]
         if b"\x00" in written.tobytes():
-            chunk = int(at.ravel()[int((written == 0).argmax()) // CHUNK])
+            chunk = int(at.ravel()[int((written == 0).argmax()) // self.used])
             raise refuse(
                 self.descriptor,
                 f"nothing has written the 16 bytes of shared memory at 0x{chunk * CHUNK:x}",

@@ -84,7 +84,7 @@ class CopySource(SharedMatrix):
             raise refuse(descriptor, "a swizzle with 32-byte atoms is for M- or N-major tf32")
         check(descriptor, True, shape.chunks * CHUNK, False)
         self.descriptor = descriptor
-        self.k_major, self.packing = True, packing
+        self.k_major, self.packing, self.used = True, packing, packing.used
         phase = descriptor.start % PERIOD
         self.origin = descriptor.start - phase
         self.layout = _layout(descriptor, phase, shape)
@@ -98,17 +98,6 @@ class CopySource(SharedMatrix):
             return words
         chunks = words.view(np.uint8).reshape(*self.layout.chunks.shape, CHUNK)
         return self.packing.unpack(chunks).reshape(len(words), -1).view(np.uint32)
-
-    def _check_written(self, store: Any, at: Any) -> None:
-        marks = store.init.view(np.complex128).take(at).view(np.uint8)
-        missing = marks.reshape(-1, CHUNK)[:, : self.packing.used] == 0
-        if missing.any():
-            chunk = int(at.ravel()[int(missing.any(axis=1).argmax())])
-            raise refuse(
-                self.descriptor,
-                f"nothing has written the 16 bytes of shared memory at 0x{chunk * CHUNK:x}",
-                address=chunk * CHUNK,
-            )
 
 
 def _layout(descriptor: Descriptor, phase: int, shape: Shape) -> Layout:

@@ -43,6 +43,11 @@ class Element:
         """Bits of shared memory that an element takes, padding included."""
         return 8 * CHUNK // self.per_chunk
 
+    @property
+    def used(self) -> int:
+        """Bytes of a chunk that hold elements; the rest is padding."""
+        return self.per_chunk * _SMALL.get(self.name, self.bits) // 8
+
 
 @lru_cache(maxsize=4)
 def small_floats(name: str) -> Any:

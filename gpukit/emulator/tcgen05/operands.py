@@ -42,7 +42,7 @@ class Operand(SharedMatrix):
         row_bytes = K_BYTES if k_major else (skip + rows) * element.bits // 8
         check(descriptor, k_major, row_bytes, element.bits == 32)
         self.descriptor = descriptor
-        self.element, self.k_major = element, k_major
+        self.element, self.k_major, self.used = element, k_major, element.used
         self._rows = slice(skip % element.per_chunk, skip % element.per_chunk + rows)
         phase = descriptor.start % PERIOD
         self.origin = descriptor.start - phase
