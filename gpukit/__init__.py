@@ -22,13 +22,14 @@ _LAZY = {
         "gpukit.ops.elementwise",
     ),
     "attention_decode": "gpukit.ops.attention.decode",
+    **dict.fromkeys(("attention", "attention_ragged"), "gpukit.ops.attention.api"),
     "matmul": "gpukit.ops.matmul",
 }
 _SUBMODULES = ("bench", "devices", "dtypes", "emulator", "errors", "kernels", "measure", "ops",
                "reference", "sampling", "sources")
 
 __all__ = [
-    "__version__", "add", "add_const", "attention_decode", "axpy", "copy", "erf", "exp", "log",
+    "__version__", "add", "add_const", "attention", "attention_decode", "attention_ragged", "axpy", "copy", "erf", "exp", "log",
     "matmul", "rsqrt", "scale", "sin", "sqrt", "tanh",
 ]
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         sqrt,
         tanh,
     )
+    from gpukit.ops.attention.api import attention, attention_ragged
     from gpukit.ops.matmul import matmul
 
 

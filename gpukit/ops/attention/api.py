@@ -1,0 +1,184 @@
+"""`gpukit.attention` and `gpukit.attention_ragged`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpukit import dtypes
+from gpukit.devices.protocol import Device
+from gpukit.errors import ArgumentError
+from gpukit.ops.attention import arguments, masks, terms
+from gpukit.ops.attention.problem import Lengths, Problem
+from gpukit.ops.attention.run import run
+from gpukit.ops.attention.terms import Sizes
+
+_LAYOUTS = ("bshd", "bhsd")
+
+
+def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None = None,
+              chunk: int | None = None, top_left: bool = False, scale: float | None = None,
+              softcap: float | None = None, alibi: Any = None, bias: Any = None,
+              relative: Any = None, sinks: Any = None, kv_lengths: Any = None,
+              page_table: Any = None, layout: str = "bshd", out: Any = None,
+              return_lse: bool = False, kernel: str | None = None) -> Any:
+    """softmax(scale q k^T) v, head by head.
+
+    Arrays may be views of any strides; where elements of a row are not next to each other, or rows
+    do not start at multiples of 16 bytes, they are copied first. Head h of q reads head
+    h // (heads / kv_heads) of k and v.
+
+    Args:
+        q: [batch, queries, heads, d], float16 or bfloat16 (layout "bhsd": [batch, heads, queries,
+            d]); d up to 256.
+        k: [batch, keys, kv_heads, d] in the same layout; with `page_table` [pages, page, kv_heads,
+            d].
+        v: like k, with dv columns.
+        mask: which keys query i sees, at position p = i + keys - queries (with `top_left` p = i):
+            "null" all; "causal" j <= p; "chunked_causal" those of them in p's chunk of `chunk`
+            keys; "sliding_causal" the last `window` of them; "sliding" |p - j| < window.
+        scale: of q k^T; 1 / sqrt(d) by default.
+        softcap: scores s become softcap tanh(s / softcap), before bias.
+        alibi: float32 slopes [heads] or [batch, heads]: -slope |p - j| is added.
+        bias: [batch, queries, keys] or [batch, heads, queries, keys] of q's dtype, added to scores.
+        relative: [batch, queries, heads, extent] of q's dtype: entry p - j is added. For causal and
+            sliding_causal, not with sinks.
+        sinks: float32 [heads]: a logit more in each sum, without a value.
+        kv_lengths: uint32 [batch] on the device: keys that count; what lies beyond is never used.
+        page_table: uint32 [batch, entries]: page of every `page` keys; needs kv_lengths.
+        out: [batch, queries, heads, dv] in the layout, of q's dtype.
+        return_lse: whether to return (out, lse), float32 [batch, heads, queries]: the natural
+            logarithm of the sum of exponentials (with the sink's), -inf where there is no key.
+        kernel: "k2" or "k5" of the ladder; by default the GPU's best.
+
+    Returns:
+        out; queries that see no key give zeros.
+
+    Raises:
+        ArgumentError: an argument of another type, shape, dtype or device, or a combination that
+            does not go together.
+        UnsupportedError: pages on a GPU that is not Hopper.
+    """
+    function = "attention"
+    device, q, k, v = _tensors(function, q, k, v, 4)
+    if layout not in _LAYOUTS:
+        raise ArgumentError(f"{function}: layout={layout!r} is unknown; accepted: "
+                            f"{', '.join(_LAYOUTS)}")
+    swap = layout == "bhsd"
+    q, k, v = (x.swapaxes(1, 2) if swap else x for x in (q, k, v))
+    arguments.heads(function, q, k, v)
+    batch, queries, heads, _ = q.shape
+    lengths, keys = _keys(function, k, batch, kv_lengths, page_table, device)
+    shape = (batch, queries, heads, v.shape[3])
+    given = arguments.out(function, out, _swapped(shape, swap), q, device,
+                          {"q": q, "k": k, "v": v})
+    seen = masks.named(function, mask, window, chunk, top_left)
+    rules = terms.check(
+        function, q, Sizes(batch, queries, keys, heads), device, seen, scale=scale,
+        softcap=softcap, alibi=alibi, bias=bias, relative=relative, sinks=sinks)
+    lse = device.empty((batch, heads, queries), "float32") if return_lse else None
+    run(function, Problem(device, _name(q), q, k, v, given.swapaxes(1, 2) if swap else given, lse,
+                          batch, queries, keys, seen, rules, lengths), kernel)
+    return (given, lse) if return_lse else given
+
+
+def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = None, *,
+                     max_queries: int, mask: str = "null", window: int | None = None,
+                     chunk: int | None = None, top_left: bool = False,
+                     scale: float | None = None, softcap: float | None = None, alibi: Any = None,
+                     relative: Any = None, sinks: Any = None, kv_lengths: Any = None,
+                     page_table: Any = None, out: Any = None, return_lse: bool = False,
+                     kernel: str | None = None) -> Any:
+    """`gpukit.attention` of sequences of different lengths, one after the other.
+
+    Lengths stay on the device: nothing waits for it, and a captured graph may be replayed after they
+    have changed.
+
+    Args:
+        q: [tokens, heads, d]; sequence b has rows q_offsets[b] to q_offsets[b + 1].
+        k, v: [tokens, kv_heads, columns] cut by kv_offsets, or pages with page_table and
+            kv_lengths; see `gpukit.attention`.
+        q_offsets, kv_offsets: uint32 [batch + 1] on the device, not falling, from 0.
+        max_queries: of the longest sequence, or more; decides how much is launched.
+
+    Other arguments, errors: as of `gpukit.attention`. Rows of q past the last offset are not touched.
+
+    Returns:
+        out [tokens, heads, dv]; with return_lse also lse [heads, tokens].
+    """
+    function = "attention_ragged"
+    paged = page_table is not None
+    device, q, k, v = _tensors(function, q, k, v, 3, 4 if paged else 3)
+    q = q[None]
+    k, v = (k, v) if paged else (k[None], v[None])
+    arguments.heads(function, q, k, v)
+    q_offsets = arguments.integers(function, "q_offsets", q_offsets, (None,), device)
+    batch, (tokens, heads) = max(q_offsets.shape[0] - 1, 0), q.shape[1:3]
+    _check_count(function, max_queries, tokens)
+    lengths, keys = _ragged_keys(function, k, batch, kv_offsets, kv_lengths, page_table, device)
+    given = arguments.out(function, out, (tokens, heads, v.shape[3]), q, device,
+                          {"q": q, "k": k, "v": v})
+    seen = masks.named(function, mask, window, chunk, top_left)
+    rules = terms.check(
+        function, q, Sizes(batch, tokens, None, heads), device, seen, scale=scale, softcap=softcap,
+        alibi=alibi, bias=None, relative=relative, sinks=sinks)
+    lse = device.empty((1, heads, tokens), "float32") if return_lse else None
+    if batch and max_queries:
+        run(function, Problem(
+            device, _name(q), q, k, v, given[None], lse, batch, max_queries, keys, seen, rules,
+            Lengths(q_offsets, lengths.k_offsets, lengths.k_lengths, lengths.table)), kernel)
+    return (given, lse[0]) if return_lse else given
+
+
+def _tensors(function: str, q: Any, k: Any, v: Any, rank: int,
+             rank_kv: int | None = None) -> tuple[Device, Any, Any, Any]:
+    device, q = arguments.tensor(function, "q", q, rank, None)
+    _, k = arguments.tensor(function, "k", k, rank_kv or rank, device, q.dtype)
+    _, v = arguments.tensor(function, "v", v, rank_kv or rank, device, q.dtype)
+    return device, q, k, v
+
+
+def _keys(function: str, k: Any, batch: int, kv_lengths: Any, page_table: Any,
+          device: Device) -> tuple[Lengths, int]:
+    """Where keys end, and how many a sequence has at most."""
+    if kv_lengths is not None:
+        kv_lengths = arguments.integers(function, "kv_lengths", kv_lengths, (batch,), device)
+    if page_table is None:
+        if k.shape[0] != batch:
+            raise ArgumentError(f"{function}: k has a batch of {k.shape[0]}, q of {batch}; they "
+                                "must be equal")
+        return Lengths(k_lengths=kv_lengths), k.shape[1]
+    if kv_lengths is None:
+        raise ArgumentError(f"{function}: page_table needs kv_lengths")
+    table = arguments.integers(function, "page_table", page_table, (batch, None), device)
+    return Lengths(k_lengths=kv_lengths, table=table), k.shape[1] * table.shape[1]
+
+
+def _ragged_keys(function: str, k: Any, batch: int, kv_offsets: Any, kv_lengths: Any,
+                 page_table: Any, device: Device) -> tuple[Lengths, int]:
+    if page_table is not None:
+        if kv_offsets is not None:
+            raise ArgumentError(f"{function}: kv_offsets and page_table exclude each other")
+        return _keys(function, k, batch, kv_lengths, page_table, device)
+    if kv_offsets is None:
+        raise ArgumentError(f"{function}: kv_offsets is missing; accepted: uint32 [batch + 1], or "
+                            "page_table and kv_lengths")
+    if kv_lengths is not None:
+        raise ArgumentError(f"{function}: kv_lengths goes with page_table; kv_offsets tell lengths")
+    offsets = arguments.integers(function, "kv_offsets", kv_offsets, (batch + 1,), device)
+    return Lengths(k_offsets=offsets), k.shape[1]
+
+
+def _check_count(function: str, value: Any, tokens: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= max(tokens, 0):
+        raise ArgumentError(f"{function}: max_queries={value!r} is not accepted; 0 to q's {tokens} "
+                            "rows")
+
+
+def _swapped(shape: tuple[int, ...], swap: bool) -> tuple[int, ...]:
+    return (shape[0], shape[2], shape[1], shape[3]) if swap else shape
+
+
+def _name(q: Any) -> str:
+    found = dtypes.of(q.dtype)
+    assert found is not None  # checked with the other arguments
+    return found.name

@@ -1,0 +1,76 @@
+"""From a checked problem to a launch: copies where kernels cannot address arrays, empty calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.ops.attention import fa2, forward
+from gpukit.ops.attention.problem import Problem
+
+_ALIGN = 16  # bytes: what TMA and 16-byte copies ask of rows
+_MAX_PITCH = 1 << 40
+KERNELS = ("k2", "k5")
+
+
+def run(function: str, problem: Problem, kernel: str | None) -> None:
+    """Fill out and lse.
+
+    Raises:
+        ArgumentError: an unknown kernel.
+        UnsupportedError: pages on a GPU that is not Hopper.
+    """
+    if kernel is not None and kernel not in KERNELS:
+        raise ArgumentError(f"{function}: kernel={kernel!r} is unknown; accepted: "
+                            f"{', '.join(KERNELS)}, or None")
+    if not problem.out.size:
+        return
+    if not problem.keys or not problem.k.size:
+        _without_keys(problem)
+        return
+    ready = _addressable(problem)
+    if kernel == "k5" or (kernel is None and problem.device.properties.capability == (9, 0)):
+        forward.launch(ready)
+    elif problem.lengths.policy == "paged":
+        raise UnsupportedError(f"{function}: pages need a Hopper GPU; this one is "
+                               f"{problem.device.properties.arch}")
+    else:
+        fa2.launch(ready)
+    if ready.out is not problem.out:
+        problem.out[...] = ready.out[..., :problem.dv]
+
+
+def _without_keys(problem: Problem) -> None:
+    problem.out.fill(0)
+    if problem.lse is not None:
+        sinks = problem.terms.sinks
+        problem.lse[...] = -float("inf") if sinks is None else sinks[None, :, None]
+
+
+def _addressable(problem: Problem) -> Problem:
+    """The same with rows that start at multiples of 16 bytes, in copies where they do not."""
+    q, k, v = (_rows(problem, array) for array in (problem.q, problem.k, problem.v))
+    out = problem.out
+    if v.shape[3] != problem.dv or not _fits(problem, out):
+        out = problem.device.empty((*out.shape[:3], v.shape[3]), out.dtype)
+    return replace(problem, q=q, k=k, v=v, out=out)
+
+
+def _rows(problem: Problem, array: Any) -> Any:
+    if _fits(problem, array):
+        return array
+    columns = array.shape[3]
+    wide = problem.device.empty((*array.shape[:3], -(-columns // 8) * 8), array.dtype)
+    wide[..., columns:] = 0
+    wide[..., :columns] = array
+    return wide
+
+
+def _fits(problem: Problem, array: Any) -> bool:
+    size = array.dtype.itemsize
+    outer = [stride for extent, stride in zip(array.shape[:3], array.strides[:3], strict=True)
+             if extent > 1]
+    return (array.shape[3] % 8 == 0 and array.strides[3] == size
+            and all(0 <= stride < _MAX_PITCH and stride % _ALIGN == 0 for stride in outer)
+            and problem.device.phase(array) % _ALIGN == 0)
