@@ -140,6 +140,6 @@ def test_what_pads_packed_elements_may_be_undefined_in_operands(name, used, rng)
     store.init.reshape(-1, 16)[:, :used] = 1
     matrix = operand(tile.descriptor(), PADDED[name], True, 128, tile.end)
     assert np.isfinite(matrix.values(store)).all()
-    store.init[1024 + 16 * 5 + used - 1] = 0
-    with pytest.raises(DescriptorError, match=r"nothing has written the 16 bytes .* at 0x450"):
+    store.init[1024 + used - 1] = 0
+    with pytest.raises(DescriptorError, match=r"nothing has written the 16 bytes .* at 0x400"):
         matrix.values(store)
