@@ -98,8 +98,8 @@ __device__ __forceinline__ void wait_all() {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// What this thread wrote to shared memory becomes visible to TMA and to MMAs that read it there. Also
-// what it has read there is done with: they may write over it after a barrier.
+// What this thread wrote to shared memory becomes visible to TMA and to MMAs that read it there;
+// what it has read there may be written over, after a barrier.
 __device__ __forceinline__ void fence_shared() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -23,9 +23,8 @@
 // Order: the grid is numbered as kernel 8 of Hopper walks it, in groups of `group` tile rows
 // (tiles.cuh); clusters start, and are stolen, in this order.
 //
-// Why the tile is smaller again (256 x 128 for a pair): 512 tiles on 74 pairs are 6.92 waves,
-// nearly 7, where 256 x 256 gives 3.46, which cost 4. It also asks for more of L2, 24 KB for each
-// 256 clk.
+// Why the tile is smaller again (256 x 128 for a pair): 512 tiles on 74 pairs are 6.92 waves, all
+// but 7, where 256 x 256 gives 3.46, which cost 4. It asks more of L2: 24 KB for each 256 clk.
 //
 // Napkin (4096^3, 148 SMs at 1.85 GHz): 7 waves of 64 steps of 256 clk and 4000 clk to begin and to
 // end: 119,000 clk, where kernel 7 needs 151,000 with the same optimism. 1.27 times kernel 7.
@@ -54,9 +53,8 @@ using mbarrier::Barrier;
 
 constexpr int BM = 128, BK = 64;  // of a CTA; a pair has 256 rows
 constexpr int ROW = 128;          // bytes of a row of operands
-constexpr int COLS = tcgen05::LOAD_COLUMNS;  // of a piece of C
+constexpr int COLS = tcgen05::LOAD_COLUMNS, ANSWERS = 2;  // of a piece of C; kept at a time
 constexpr int SCHEDULER = 4, LOADER = 5, MULTIPLIER = 6;  // warps; the ones before write out
-constexpr int ANSWERS = 2;
 
 // The stages in shared memory, A before B, and where in the ring a thread is.
 template <int BN, int STAGES> struct Ring {
@@ -78,9 +76,8 @@ template <int BN, int STAGES> struct Ring {
 template <int BN> struct Sums {
     static constexpr int STRIDE = BN <= 64 ? 64 : BN <= 128 ? 128 : 256;
     static constexpr int COUNT = tcgen05::COLUMNS / STRIDE;
-    u32 tmem;
     Barrier *ready, *taken;
-    u32 place = 0, round = 0;
+    u32 tmem, place = 0, round = 0;
 
     __device__ Sums(Barrier* barriers) : ready(barriers), taken(barriers + COUNT) {}
     __device__ u32 address() const { return tmem + place * STRIDE; }
@@ -89,15 +86,13 @@ template <int BN> struct Sums {
     }
 };
 
-// The answers of cluster launch control, the first CTA's barrier on hearing them, and its loader's
-// on beginning a tile.
+// The answers of cluster launch control; `heard` and `begun` are for the cluster's first CTA.
 struct Answers {
     clc::Answer* answers;
     Barrier *told, *heard, *begun;
 
     __device__ Answers(clc::Answer* answers, Barrier* barriers)
-        : answers(answers), told(barriers), heard(barriers + ANSWERS),
-          begun(barriers + 2 * ANSWERS) {}
+        : answers(answers), told(barriers), heard(told + ANSWERS), begun(heard + ANSWERS) {}
     // The i-th answer: whether there is another tile, and which block starts it.
     __device__ bool hear(u32 i, i32& block) const {
         mbarrier::wait(&told[i % ANSWERS], i / ANSWERS & 1);
@@ -107,8 +102,7 @@ struct Answers {
     }
 };
 
-// This CTA's rows of A and its part of B for all CTAs of its parity. The even CTA of the pair
-// counts the bytes.
+// This CTA's rows of A, and its part of B for all CTAs of its parity; the pair's leader counts.
 template <int BN, int CLUSTER>
 __device__ __forceinline__ void load_tiles(u8* a, u8* b, Barrier* full, const TensorMap& map_a,
                                            const TensorMap& map_b, int k, int m0, int n0) {
@@ -235,7 +229,7 @@ __device__ __forceinline__ void for_each_tile(const Answers& answers, i32 M, i32
 template <int BN, int STAGES, int CLUSTER>
 __device__ __forceinline__ void set_up(const Ring<BN, STAGES>& ring, const Sums<BN>& sums,
                                        const Answers& answers) {
-    constexpr int WRITERS = 4, LOADERS = 1, MULTIPLIERS = 1;  // of a CTA, and of a pair
+    constexpr int WRITERS = 4, HEARERS = CLUSTER * (WRITERS + 1) + CLUSTER / 2;  // all roles
     for (int i = 0; i < STAGES; i++) {
         mbarrier::init(&ring.full[i], 1);
         mbarrier::init(&ring.empty[i], CLUSTER / 2);
@@ -246,8 +240,7 @@ __device__ __forceinline__ void set_up(const Ring<BN, STAGES>& ring, const Sums<
     }
     for (int i = 0; i < ANSWERS; i++) {
         mbarrier::init(&answers.told[i], 1);
-        mbarrier::init(&answers.heard[i],
-                       CLUSTER * (WRITERS + LOADERS) + CLUSTER / 2 * MULTIPLIERS);
+        mbarrier::init(&answers.heard[i], HEARERS);
     }
     mbarrier::init(answers.begun, 1);
     mbarrier::fence_init();
@@ -283,8 +276,7 @@ k8_clc(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMa
                 if (rank == 0) mbarrier::arrive(answers.begun);
                 produce<BN, STAGES, CLUSTER>(ring, map_a, map_b, m0, n0, K);
             });
-            // A CTA that is gone could not be told that a stage is empty: stay until all of them
-            // are.
+            // A CTA that is gone could not be told that a stage is empty: stay until all are.
             for (int i = 0; i < STAGES; i++, ring.next())
                 mbarrier::wait(&ring.empty[ring.stage], ring.round ^ 1);
         }
