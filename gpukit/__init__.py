@@ -29,11 +29,12 @@ _SUBMODULES = ("bench", "devices", "dtypes", "emulator", "errors", "kernels", "m
                "reference", "sampling", "sources")
 
 __all__ = [
-    "__version__", "add", "add_const", "attention", "attention_decode", "attention_ragged", "axpy", "copy", "erf", "exp", "log",
-    "matmul", "rsqrt", "scale", "sin", "sqrt", "tanh",
+    "__version__", "add", "add_const", "attention", "attention_decode", "attention_ragged", "axpy",
+    "copy", "erf", "exp", "log", "matmul", "rsqrt", "scale", "sin", "sqrt", "tanh",
 ]
 
 if TYPE_CHECKING:
+    from gpukit.ops.attention.api import attention, attention_ragged
     from gpukit.ops.attention.decode import attention_decode
     from gpukit.ops.elementwise import (
         add,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         sqrt,
         tanh,
     )
-    from gpukit.ops.attention.api import attention, attention_ragged
     from gpukit.ops.matmul import matmul
 
 

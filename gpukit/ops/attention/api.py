@@ -90,8 +90,8 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
                      kernel: str | None = None) -> Any:
     """`gpukit.attention` of sequences of different lengths, one after the other.
 
-    Lengths stay on the device: nothing waits for it, and a captured graph may be replayed after they
-    have changed.
+    Lengths stay on the device: nothing waits for it, and a captured graph may be replayed after
+    they have changed.
 
     Args:
         q: [tokens, heads, d]; sequence b has rows q_offsets[b] to q_offsets[b + 1].
@@ -100,7 +100,8 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
         q_offsets, kv_offsets: uint32 [batch + 1] on the device, not falling, from 0.
         max_queries: of the longest sequence, or more; decides how much is launched.
 
-    Other arguments, errors: as of `gpukit.attention`. Rows of q past the last offset are not touched.
+    Other arguments, errors: as of `gpukit.attention`. Rows of out past the last offset are not
+    written.
 
     Returns:
         out [tokens, heads, dv]; with return_lse also lse [heads, tokens].
@@ -126,7 +127,7 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
         run(function, Problem(
             device, _name(q), q, k, v, given[None], lse, batch, max_queries, keys, seen, rules,
             Lengths(q_offsets, lengths.k_offsets, lengths.k_lengths, lengths.table)), kernel)
-    return (given, lse[0]) if return_lse else given
+    return given if lse is None else (given, lse[0])
 
 
 def _tensors(function: str, q: Any, k: Any, v: Any, rank: int,

@@ -62,10 +62,11 @@ def launch(problem: Problem, config: Config | None = None) -> None:
                    config.workers or problem.device.properties.sm_count // config.ctas)
     compiled.launch((clusters * config.ctas,), ((config.tile.wgs + 1) * 128,), (
         _query_map(problem, config), _key_map(problem, problem.k, config),
-        _key_map(problem, problem.v, config), *pieces.results(problem), problem.queries, problem.keys,
-        m_tiles, heads, problem.batch, section, config.group,
+        _key_map(problem, problem.v, config), *pieces.results(problem),
+        problem.queries, problem.keys, m_tiles, heads, problem.batch, section, config.group,
         problem.heads // problem.kv_heads // config.group, int(config.pair_heads),
-        *pieces.visible(problem), *pieces.terms(problem), *_lengths(problem, config), config.counter))
+        *pieces.visible(problem), *pieces.terms(problem), *_lengths(problem, config),
+        config.counter))
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
