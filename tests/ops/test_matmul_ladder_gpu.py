@@ -1,4 +1,4 @@
-"""The Hopper ladder on a GPU: any shape, every rung, launch after launch."""
+"""The ladder of a Hopper or Blackwell GPU on it: any shape, every rung, launch after launch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from gpukit import dtypes
 from gpukit.devices import cuda
 from gpukit.devices.cuda import CudaDevice
-from gpukit.ops import matmul_sm90
+from gpukit.ops import matmul_sm90, matmul_sm100
 from gpukit.reference import matmul as ref
 from gpukit.reference.tolerance import scaled_error
 
 pytestmark = pytest.mark.gpu
 
+LAUNCH = {(9, 0): matmul_sm90.launch, (10, 0): matmul_sm100.launch}
+CLUSTERS = {(9, 0): (1, 2), (10, 0): (2, 4)}
 RUNGS = range(2, 9)
 CHECKED_ROWS = 64
 GUARD = 8  # rows before and after C that nobody may touch
@@ -31,8 +33,8 @@ each_rung = pytest.mark.parametrize("rung", RUNGS)
 @pytest.fixture
 def device() -> CudaDevice:
     found = cuda.get(0)
-    if found.properties.capability != (9, 0):
-        pytest.skip("needs a Hopper GPU")
+    if found.properties.capability not in LAUNCH:
+        pytest.skip("needs a GPU of compute capability 9.0 or 10.0")
     return found
 
 
@@ -54,8 +56,9 @@ def check(rung: int, device: CudaDevice, m: int, n: int, k: int, types: tuple[st
     on_gpu = cupy.asarray(a)[:, :k], cupy.asarray(w)[:, :k].T
     poison = np.full((m + 2 * GUARD, n), np.nan, out.numpy)
     results = [cupy.asarray(poison) for _ in range(repeats)]
+    launch: Any = LAUNCH[device.properties.capability]
     for c in results:
-        matmul_sm90.launch(rung, device, *on_gpu, c[GUARD:-GUARD], **options)
+        launch(rung, device, *on_gpu, c[GUARD:-GUARD], **options)
     bits = [c.view(f"u{out.itemsize}") for c in results]
     assert all(bool((other == bits[0]).all()) for other in bits)
     got = cupy.asnumpy(results[0]).astype(np.float32)
@@ -111,9 +114,10 @@ def test_grids_of_tiles(rung: int, tiles: tuple[int, int], k: int, cut: tuple[in
 
 @pytest.mark.parametrize("rung", [6, 7, 8])
 @pytest.mark.parametrize("bn", [64, 128, 192, 256])
-@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("larger", [False, True])
 @pytest.mark.parametrize("stages", [2, 3])
-def test_tunables(rung: int, bn: int, cluster: int, stages: int, device: CudaDevice) -> None:
+def test_tunables(rung: int, bn: int, larger: bool, stages: int, device: CudaDevice) -> None:
+    cluster = CLUSTERS[device.properties.capability][larger]
     check(rung, device, 1000, 776, 1032, ("bf16", "bf16"), bn=bn, cluster=cluster, stages=stages)
 
 
@@ -122,7 +126,8 @@ def test_tunables(rung: int, bn: int, cluster: int, stages: int, device: CudaDev
        n=st.integers(1, 300))
 def test_the_persistent_rung_in_any_grid_and_order(clusters: int, group: int, m: int, n: int,
                                                    device: CudaDevice) -> None:
-    check(8, device, m, 8 * n, 200, ("bf16", "bf16"), ctas=2 * clusters, group=group)
+    ctas = {"ctas": 2 * clusters} if device.properties.capability == (9, 0) else {}
+    check(8, device, m, 8 * n, 200, ("bf16", "bf16"), group=group, **ctas)
 
 
 @each_rung
