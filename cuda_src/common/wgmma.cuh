@@ -24,6 +24,13 @@ struct e4m3 {
 struct e5m2 {
     u8 bits;
 };
+// Bytes of which A's and B's are of two formats.
+struct e4m3_e5m2 {
+    u8 bits;
+};
+struct e5m2_e4m3 {
+    u8 bits;
+};
 
 // Which way an operand runs in memory: along K (rows of A, columns of B contiguous in K) or along
 // M (A) or N (B). Only 16-bit types may run along M or N.
@@ -147,18 +154,21 @@ template <class T, int N, Major A, Major B> struct Mma;
                 static_assert(A == Major::k && B == Major::k, "only 16-bit types may be MN-major");\
                 if constexpr (sizeof(T) == 4)                                                      \
                     GPUKIT_WGMMA(T, "k8", "tf32.tf32", N, "");                                     \
-                else if constexpr (IS_E4M3<T>)                                                     \
+                else if constexpr (IS_SAME<T, e4m3>)                                               \
                     GPUKIT_WGMMA(T, "k32", "e4m3.e4m3", N, "");                                    \
+                else if constexpr (IS_SAME<T, e4m3_e5m2>)                                          \
+                    GPUKIT_WGMMA(T, "k32", "e4m3.e5m2", N, "");                                    \
+                else if constexpr (IS_SAME<T, e5m2_e4m3>)                                          \
+                    GPUKIT_WGMMA(T, "k32", "e5m2.e4m3", N, "");                                    \
                 else                                                                               \
                     GPUKIT_WGMMA(T, "k32", "e5m2.e5m2", N, "");                                    \
             }                                                                                      \
         }                                                                                          \
     };
 
-template <class T> constexpr bool IS_BF16 = false;
-template <> constexpr bool IS_BF16<bf16> = true;
-template <class T> constexpr bool IS_E4M3 = false;
-template <> constexpr bool IS_E4M3<e4m3> = true;
+template <class T, class U> constexpr bool IS_SAME = false;
+template <class T> constexpr bool IS_SAME<T, T> = true;
+template <class T> constexpr bool IS_BF16 = IS_SAME<T, bf16>;
 
 GPUKIT_WGMMA_N(8, 7, 8)
 GPUKIT_WGMMA_N(16, 11, 12)

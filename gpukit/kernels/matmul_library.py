@@ -9,14 +9,16 @@ ROW = 128  # bytes of a row of an operand tile: what the tensor cores are given 
 SLAB = 64 * ROW  # bytes of 64 of M or N by 64 of K, for operands that run along M or N
 PIECE = 64 * ROW  # bytes of a write-out buffer, two for each of two warpgroups
 GEMM_THREADS = 384  # a producing warpgroup and two that consume
-ITEMSIZE = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "f32": 4}
+# What 8-bit operands are: both of one format, or A's and B's.
+EIGHT_BIT = ("e4m3", "e5m2", "e4m3_e5m2", "e5m2_e4m3")
+ITEMSIZE = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4, **dict.fromkeys(EIGHT_BIT, 1)}
 
-_INPUTS = ("bf16", "f16", "tf32", "e4m3", "e5m2")
+_INPUTS = ("bf16", "f16", "tf32", *EIGHT_BIT)
 _OUTPUTS = ("bf16", "f16", "f32")
 _FLAGS = ("false", "true")
 _CLUSTERS = (1, 2, 4, 8)
 
-_TYPES = (Tunable("dtype", _INPUTS, "bf16", "element type of A and B"),
+_TYPES = (Tunable("dtype", _INPUTS, "bf16", "element type of A and B, or of A _ and of B"),
           Tunable("out", _OUTPUTS, "bf16", "element type of C, bias and residual"))
 _SUMS = Tunable("sums", ("plain", "promoted", "blocks"), "plain",
                 "added up by the tensor cores, or 128 bytes of K at a time in f32 registers (fp8), "
@@ -27,6 +29,11 @@ _FINISH = (Tunable("act", ACTIVATIONS, "none", "activation of the epilogue"),
 
 def _integers(tunables: Tunables, *names: str) -> tuple[int, ...]:
     return tuple(int(tunables[name]) for name in names)
+
+
+def turned(dtype: str) -> str:
+    """The type of operands that change places."""
+    return "_".join(reversed(dtype.split("_")))
 
 
 def stage_bytes(tunables: Tunables) -> int:
@@ -107,6 +114,7 @@ _LAID_OUT: tuple[dict[str, Value], ...] = (
 _TYPED: tuple[dict[str, Value], ...] = (
     {"out": "f32"}, {"dtype": "f16", "out": "f16"}, {"dtype": "tf32", "out": "f32"},
     {"dtype": "e4m3"}, {"dtype": "e5m2", "out": "f16", "bn": 128, "stages": 6},
+    {"dtype": "e4m3_e5m2"}, {"dtype": "e5m2_e4m3", "bn": 128, "stages": 6, "sums": "promoted"},
     {"dtype": "e4m3", "bn": 128, "stages": 6, "sums": "promoted"},
     {"dtype": "e4m3", "bn": 128, "stages": 6, "sums": "blocks"},
     {"dtype": "e4m3", "bn": 112, "stages": 6, "cm": 2, "sums": "blocks"},
@@ -197,8 +205,10 @@ NARROW = KernelSpec(
         {"dtype": "e4m3", "extras": "true", "act": "silu"}, {"dtype": "e5m2", "rows": 24},
         {"extras": "true", "act": "gelu", "bn": 64}, {"act": "relu", "rows": 56},
         *({"dtype": "e4m3", "rows": 128, "bn": bn, "stages": 6, "sums": sums, "extras": "true",
-           "act": "gelu"} for sums in ("promoted", "blocks") for bn in (64, 128)),
+           "act": "gelu"}
+          for sums, bn in (("promoted", 64), ("promoted", 128), ("blocks", 64), ("blocks", 112))),
         {"dtype": "e5m2", "rows": 48, "bn": 8, "split": 2, "sums": "blocks"},
+        {"dtype": "e4m3_e5m2"},
     ),
     requires=("K runs fastest in both operands, whose rows start at multiples of 16 bytes",
               "N fastest in C and residual", "split divides bn rows / 4",

@@ -27,6 +27,7 @@ class Product:
         batch, batch_b: leading dimensions of A (and C), and of B.
         offsets: elements that A, B and C start past a 256-byte boundary.
         pads: elements between stored rows of A, B and C.
+        dtype_b: type of B; that of A where None.
         scales: for A and B: None, "number", "one" (an array), "each" row or column, "block".
     """
 
@@ -47,6 +48,12 @@ class Product:
     scales: tuple[str | None, str | None] = (None, None)
     tf32: bool = False
     fast_accum: bool = False
+    dtype_b: str | None = None
+
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        """Of A and B."""
+        return self.dtype, self.dtype_b or self.dtype
 
     @property
     def out_type(self) -> dtypes.DType:
@@ -77,8 +84,8 @@ class Product:
 
     def _operand(self, side: int, shape: tuple[int, ...]) -> np.ndarray:
         stored = (*shape[:-2], *shape[:-3:-1]) if self.layout[side] == "t" else shape
-        matrix = strided(stored, dtypes.parse(self.dtype).value_dtype, self.offsets[side],
-                         self.pads[side])
+        dtype = dtypes.parse(self.dtypes[side]).value_dtype
+        matrix = strided(stored, dtype, self.offsets[side], self.pads[side])
         matrix[...] = self._random(side, stored).astype(matrix.dtype)
         return matrix.swapaxes(-1, -2) if self.layout[side] == "t" else matrix
 
@@ -154,7 +161,8 @@ class Product:
         terms = {name: value if isinstance(value, float) else moved(xp, value)
                  for name, value in self.terms.items()}
         a, b = moved(xp, self.a), moved(xp, self.b)
-        words = {**self.words, **({"dtype_a": self.dtype} if a.dtype == np.uint8 else {})}
+        held = dict(zip(("dtype_a", "dtype_b"), self.dtypes, strict=True))
+        words = {**self.words, **(held if a.dtype == np.uint8 else {})}
         assert gpukit.matmul(a, b, out=out, **terms, **words, **options) is out
         self.check(xp.asnumpy(out))
         outside(host, before, xp.asnumpy(buffer))

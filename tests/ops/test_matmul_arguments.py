@@ -23,7 +23,7 @@ HALF = "float16"
     (((2, 3), "float32"), ((3,), "float32"), r"b has shape \(3,\); accepted: two dimensions or mo"),
     (((2, 2, 3), HALF), ((3, 3, 5), HALF), r"a is \(2, 2, 3\) and b is \(3, 3, 5\); accepted: eq"),
     (((2, 3), "float64"), ((3, 5), "float64"), "a has dtype float64; accepted: float32, float16"),
-    (((2, 3), "float32"), ((3, 5), HALF), "b has dtype float16, a has float32; they must"),
+    (((2, 3), "float32"), ((3, 5), HALF), "b has dtype float16, a has float32; accepted:"),
     (((2, 3), "uint8"), ((3, 5), "uint8"), "a has dtype uint8 and dtype_a is None; accepted: 'e4m"),
     (((2, 3), "int8"), ((3, 5), "int8"), "a has dtype int8"),
 ])
@@ -144,7 +144,6 @@ def test_read_only_outputs(fake: FakeDevice) -> None:
 
 @pytest.mark.parametrize(("dtype", "given", "message"), [
     ("uint8", {"dtype_a": "e3m4"}, "a has dtype uint8 and dtype_a is 'e3m4'; accepted: 'e4m3' or"),
-    ("uint8", {"dtype_a": "e4m3", "dtype_b": "e5m2"}, "b has dtype e5m2, a has e4m3; they must be"),
     ("uint8", {"dtype_b": "e4m3"}, "a has dtype uint8 and dtype_a is None"),
     ("uint8", {"dtype_a": "e4m3", "out_dtype": "e4m3"}, "out_dtype is e4m3; accepted: float32"),
     ("uint8", {"dtype_a": "e4m3", "out_dtype": "uint8"}, "out_dtype is uint8; accepted: float32"),

@@ -22,11 +22,12 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
 
     Fastest: rows of a, b and out at multiples of 16 bytes, in any of the four layouts (transposed
     views are not copied); 8-bit and tf32 operands along K (b as w.T of a [N, K] w). Everything else
-    is accepted, after a copy to a workspace. float32 without tf32 is exact and slow.
+    is accepted, after a copy to a workspace. float32 without tf32 is exact, on the FMA units.
 
     Args:
         a: [..., M, K], float32, float16, bfloat16 or an 8-bit float; any strides.
-        b: [..., K, N], the same dtype; leading dimensions are equal, or absent from a or b.
+        b: [..., K, N], the same dtype, or another 8-bit float; leading dimensions are equal, or
+            absent from a or b.
         out: [..., M, N] to write: elements of a row next to each other, rows in order. It must not
             overlap a, b or bias; it may be residual itself.
         bias: [N] of out's dtype.

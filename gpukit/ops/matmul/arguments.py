@@ -12,6 +12,7 @@ import numpy as np
 from gpukit import devices, dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
+from gpukit.kernels.matmul_library import EIGHT_BIT
 from gpukit.ops import arrays
 from gpukit.ops.matmul import scaling
 
@@ -30,7 +31,8 @@ class Call:
     Attributes:
         a, b, out, residual: [..., M, K], [..., K, N], [..., M, N]; a and b may lack the leading
             dimensions of out. 8-bit floats are uint8 arrays.
-        dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3" or "e5m2".
+        dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", or two
+            of these if a and b differ: "e4m3_e5m2".
         scale_a, scale_b: float32 arrays of one element, or of a.shape[:-1] and [..., N].
         act: "none" or an activation.
         sums: "plain"; for 8-bit operands also "promoted", or "blocks" if scale_a and scale_b are
@@ -123,11 +125,11 @@ def _operand(name: str, array: Any, held: str | None,
 
 
 def _dtype(a: Any, b: Any, held_a: str | None, held_b: str | None, tf32: Any) -> str:
+    if held_a is not None and held_b is not None:
+        return held_a if held_a == held_b else f"{held_a}_{held_b}"
     if held_a != held_b or a.dtype != b.dtype:
         raise ArgumentError(f"matmul: b has dtype {held_b or b.dtype}, a has {held_a or a.dtype}; "
-                            "they must be equal")
-    if held_a is not None:
-        return held_a
+                            "accepted: equal ones, or two 8-bit floats")
     name = arrays.check_float(_MATMUL, "a", a).name
     return "tf32" if tf32 and name == "f32" else name
 
@@ -147,7 +149,7 @@ def _leading(a: Any, b: Any) -> tuple[int, ...]:
 def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], dtype: str, a: Any, b: Any,
             device: Device) -> Any:
     if out is None:
-        default = "bf16" if dtype in _FP8.values() else a.dtype
+        default = "bf16" if dtype in EIGHT_BIT else a.dtype
         chosen = dtypes.of(out_dtype if out_dtype is not None else default)
         if chosen is None or chosen.name in _FP8.values():
             raise ArgumentError(f"matmul: out_dtype is {out_dtype}; "

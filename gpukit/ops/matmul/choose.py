@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpukit.devices.protocol import Properties
 from gpukit.errors import UnsupportedError
+from gpukit.kernels.matmul_library import EIGHT_BIT
 from gpukit.ops.matmul import limits, model, tuned
 from gpukit.ops.matmul.candidates import candidates, sgemms
 from gpukit.ops.matmul.configs import Config, Ladder, Vector
@@ -62,7 +63,7 @@ def _vector_rows(problem: Problem) -> int:
 
 def _elsewhere(problem: Problem, properties: Properties) -> tuple[Config, ...]:
     """What runs where `matmul.sm90` does not: one kernel, or one whose tile is to be chosen."""
-    if problem.dtype in ("e4m3", "e5m2") and properties.capability != (9, 0):
+    if problem.dtype in EIGHT_BIT and properties.capability != (9, 0):
         raise UnsupportedError(f"matmul: operands of {problem.dtype} need sm_90a, this GPU is "
                                f"{properties.arch}")
     for config in (Vector(), Ladder("sm80.a3")):

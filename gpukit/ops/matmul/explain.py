@@ -8,12 +8,13 @@ from typing import Any
 from gpukit import dtypes
 from gpukit.devices.protocol import Properties
 from gpukit.errors import ArgumentError
+from gpukit.kernels.matmul_library import EIGHT_BIT, ITEMSIZE
 from gpukit.ops.matmul import arguments, limits, stacks, tuned
 from gpukit.ops.matmul.choose import Estimate, choose, ranking
 from gpukit.ops.matmul.configs import Config
 from gpukit.ops.matmul.problem import ALIGN, Problem, describe
 
-DTYPES = ("bf16", "f16", "f32", "tf32", "e4m3", "e5m2")
+DTYPES = ("bf16", "f16", "f32", "tf32", *EIGHT_BIT)
 LAYOUTS = ("nt", "nn", "tn", "tt")
 
 
@@ -71,9 +72,9 @@ def dense(m: int, n: int, k: int, *, dtype: str = "bf16", out: str | None = None
     """
     _check_word("dtype", dtype, DTYPES)
     _check_word("layout", layout, LAYOUTS)
-    eight_bit = dtype in ("e4m3", "e5m2")
+    eight_bit = dtype in EIGHT_BIT
     out = dtypes.parse(out or ("bf16" if eight_bit else "f32" if dtype == "tf32" else dtype)).name
-    size = 4 if dtype == "tf32" else dtypes.ALL[dtype].itemsize
+    size = ITEMSIZE[dtype]
     a, b = ("k", "mn")[layout[0] == "t"], ("mn", "k")[layout[1] == "t"]
     return Problem(m, n, k, dtype=dtype, out=out, a=a, b=b, tma_a=_tma(a, m, k, size),
                    tma_b=_tma(b, n, k, size), tma_c=not n * dtypes.ALL[out].itemsize % ALIGN,

@@ -12,7 +12,7 @@ from gpukit.kernels.spec import KernelSpec, Value
 from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Vector
 from gpukit.ops.matmul.problem import Problem
 
-TENSOR_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2")
+TENSOR_TYPES = ("bf16", "f16", "tf32", *specs.EIGHT_BIT)
 _EXACT = ("f32", "tf32", "f16", "bf16")  # what kernels without such tensor cores multiply exactly
 _MAX_GRID_YZ = 65535
 _MAX_TILES = 2**31 - 1
@@ -63,7 +63,9 @@ def store(config: Gemm, problem: Problem) -> str:
 
 def tunables(config: Gemm | Narrow, problem: Problem) -> dict[str, Value]:
     """The template arguments of a configuration's kernel."""
-    common: dict[str, Value] = {"dtype": problem.dtype, "out": problem.out, "act": problem.act,
+    swapped = isinstance(config, Narrow) or config.swap
+    dtype = specs.turned(problem.dtype) if swapped else problem.dtype
+    common: dict[str, Value] = {"dtype": dtype, "out": problem.out, "act": problem.act,
                                 "extras": str(problem.extras).lower(), "sums": problem.sums}
     if isinstance(config, Narrow):
         return {**common, "rows": config.rows, "bn": config.bn, "stages": config.stages,

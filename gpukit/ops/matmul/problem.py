@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from gpukit import dtypes
 from gpukit.devices.protocol import Device
+from gpukit.kernels.matmul_library import ITEMSIZE
 from gpukit.ops.matmul import scaling
 from gpukit.ops.matmul.arguments import Call
 
@@ -35,7 +36,8 @@ class Problem:
     """What the choice of a kernel depends on.
 
     Attributes:
-        dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3" or "e5m2".
+        dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", or two
+            of these if a and b differ: "e4m3_e5m2".
         out: type of C.
         a, b: contiguous dimension of either, "k" or "mn"; "" if it has none.
         tma_a, tma_b, tma_c, tma_scale: whether TMA can address the matrices and the factors of A's
@@ -65,7 +67,7 @@ class Problem:
     @property
     def itemsize(self) -> int:
         """Bytes of an element of A and B."""
-        return 4 if self.dtype == "tf32" else dtypes.ALL[self.dtype].itemsize
+        return ITEMSIZE[self.dtype]
 
     @property
     def out_size(self) -> int:

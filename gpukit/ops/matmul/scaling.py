@@ -9,11 +9,11 @@ import numpy as np
 from gpukit import devices
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
+from gpukit.kernels.matmul_library import EIGHT_BIT
 from gpukit.ops import arrays
 
 _MATMUL = "matmul"
 BLOCK = 128  # elements of K, and of N in b
-_BLOCKWISE = ("e4m3", "e5m2")
 
 
 class Scales(NamedTuple):
@@ -40,7 +40,7 @@ def check(scale_a: Any, scale_b: Any, a: Any, b: Any, out: Any, dtype: str,
     factor_a, scale_a = _number_or_array("scale_a", scale_a, out, device)
     factor_b, scale_b = _number_or_array("scale_b", scale_b, out, device)
     factor = factor_a * factor_b
-    if dtype in _BLOCKWISE and a.ndim == b.ndim == 2 and _blocks(scale_a, scale_b, a, b):
+    if dtype in EIGHT_BIT and a.ndim == b.ndim == 2 and _blocks(scale_a, scale_b, a, b):
         return Scales(factor, scale_a, scale_b, True)
     rows, columns = a.shape[:-1], (*b.shape[:-2], b.shape[-1])
     return Scales(factor, _vector("scale_a", scale_a, rows, (*rows, 1)),

@@ -16,7 +16,7 @@ from gpukit.ops.matmul.fallback import scale_step
 from gpukit.ops.matmul.problem import Layout, Operand, Problem
 
 Launch = Callable[..., None]
-_ELEMENTS = {"tf32": "f32", "e4m3": "u8", "e5m2": "u8"}  # what tensor maps call them
+_ELEMENTS = {"tf32": "f32", **dict.fromkeys(specs.EIGHT_BIT, "u8")}  # what tensor maps call them
 _MAPS = 1 << 14  # remembered in all: a few MB, and every weight of a large model
 
 
