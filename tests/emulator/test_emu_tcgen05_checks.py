@@ -16,8 +16,7 @@ from gpukit.emulator import errors
 from gpukit.emulator.mma.descriptors import DescriptorError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
-POLICIES = ("random", "early", "late", "starved")
-SCHEDULES = [(policy, seed) for policy in POLICIES for seed in range(2)]
+SCHEDULES = [("random", 0), ("random", 1), ("early", 0), ("late", 0), ("starved", 0)]
 KERNEL = (
     (WRAPPERS + TMA + TENSOR).replace("GROUP", "1")
     + r"""

@@ -15,8 +15,7 @@ from gpukit import emulator
 from gpukit.emulator import errors
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
-POLICIES = ("random", "early", "late", "starved")
-SCHEDULES = [(policy, seed) for policy in POLICIES for seed in range(2)]
+SCHEDULES = [("random", 0), ("random", 1), ("early", 0), ("late", 0), ("starved", 0)]
 STAGE = 16384 + 4096  # bytes of 128 rows of A and 32 of B, 64 columns of K
 KERNEL = (
     (WRAPPERS + TMA + TENSOR).replace("GROUP", "2")
