@@ -12,7 +12,8 @@ _BIG = CLUSTERS[-1]
 
 def part_bytes(width: int, cluster: int) -> int:
     """Bytes of a CTA's part of a row, kept as f32: whole groups of 32 tokens."""
-    return -(-(-(-width // cluster)) // 32) * 32 * 4
+    share = (width + cluster - 1) // cluster
+    return (share + 31) // 32 * 32 * 4
 
 
 def stage_for(width: int, cluster: int) -> int:
