@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpukit.bench.tune import Outcome
     from gpukit.devices.cuda import CudaDevice
 
-_DTYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2")
+_DTYPES = ("bf16", "f16", "f32", "tf32", "e4m3", "e5m2")
 _LAYOUTS = ("nt", "nn", "tn", "tt")
 _OUTPUTS = ("same", "bf16", "f16", "f32")
 _SCALES = ("tensor", "none", "rowcol", "block")

@@ -16,7 +16,7 @@ from gpukit.bench.model import Case
 from gpukit.devices import emulated
 from gpukit.devices.emulated import EmulatedDevice
 from gpukit.errors import UnsupportedError
-from gpukit.ops.matmul import Ladder, choose, run, tuned
+from gpukit.ops.matmul import Vector, choose, run, tuned
 from gpukit.ops.matmul.choose import modelled
 from gpukit.ops.matmul.explain import allowed, dense
 
@@ -99,13 +99,19 @@ def test_wrong_and_broken_candidates_do_not_win(h100: EmulatedDevice,
 
 
 def test_nothing_to_choose_from(h100: EmulatedDevice) -> None:
-    with pytest.raises(UnsupportedError, match="ladder:rung=k1 is all there is"):
-        tuning.tune(case("f32", out="f32"), h100, 8)
-    assert choose(dense(*SHAPE, dtype="f32"), h100.properties) == Ladder("k1")
+    with pytest.raises(UnsupportedError, match="vector is all there is"):
+        tuning.tune(case("f32", (8, 64, 128), out="f32"), h100, 8)
+    assert choose(dense(8, 64, 128, dtype="f32"), h100.properties) == Vector()
+
+
+def test_float32(h100: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, {})
+    outcome = tuning.tune(case("f32", out="f32"), h100, 2)
+    assert outcome.winner.startswith("sgemm:")
 
 
 def test_8_bit_operands(h100: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     clock(monkeypatch, {})
     outcome = tuning.tune(case("e4m3", scales="block"), h100, 2)
-    assert outcome.winner.startswith("gemm:")
+    assert outcome.winner.startswith("narrow:")
     assert all(measured.median_us for measured in outcome.candidates)
