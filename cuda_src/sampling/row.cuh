@@ -56,21 +56,27 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct RowTeam {
 
     // --- maxima ---
 
-    __device__ __forceinline__ void share_maxima(bool nan) {
-        constexpr int LANES = THREADS / GROUPS;
+    __device__ __forceinline__ f32 own_maximum() {
         f32 best = -INF;
         sweep([&](int q) {
             const Vec<f32, 4> v = quad(q);
             best = fmaxf(best, fmaxf(fmaxf(v.lane[0], v.lane[1]), fmaxf(v.lane[2], v.lane[3])));
         });
+        return best;
+    }
+
+    // Every CTA learns the maxima of all groups of lanes, whichever tokens those saw.
+    __device__ __forceinline__ void share_maxima(Loaded seen) {
+        constexpr int LANES = THREADS / GROUPS;
+        f32 best = seen.best;
 #pragma unroll
         for (int i = LANES / 2; i; i /= 2) best = fmaxf(best, __shfl_xor_sync(0xffffffff, best, i));
         u32* mine = &s.maxima[cluster::rank()][threadIdx.x / LANES];
         for (int to = threadIdx.x % LANES; to < CLUSTER; to += LANES)
             dsmem::store(dsmem::at(mine, to), key::of(best));
-        const u32 seen = __syncthreads_or(nan);
+        const u32 nan = __syncthreads_or(seen.nan);
         if (threadIdx.x < CLUSTER)
-            dsmem::store(dsmem::at(&s.nan[cluster::rank()], threadIdx.x), seen);
+            dsmem::store(dsmem::at(&s.nan[cluster::rank()], threadIdx.x), nan);
         cluster::sync();
         find_extremes();
     }
@@ -137,43 +143,41 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct RowTeam {
 
     // --- the list in CTA 0 ---
 
-    // Puts this CTA's elements from `least` to `most` on the list: first counts them, then takes a
-    // range of it. Elements beyond the list's end are only counted.
+    // Puts this CTA's elements from `least` to `most` on the list, in any order. Few warps have any, so
+    // each takes places on the list as it meets them. Elements beyond the list's end are only counted.
     __device__ __forceinline__ void gather(f32 least, f32 most) {
-        u32 mine = 0;
-        sweep([&](int q) {
-            const Vec<f32, 4> v = quad(q);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) mine += v.lane[j] >= least && v.lane[j] <= most;
-        });
-        const u32 upto = u32(team::warp_scan(mine));
-        if (warp::lane() == 31) s.slots[0][threadIdx.x / 32] = upto;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            u32 all = 0;
-            for (int w = 0; w < WARPS; ++w) all += u32(s.slots[0][w]);
-            s.base = all ? dsmem::add(dsmem::at(&s.listed, 0), all) : 0;
+        const int run = (part.quads() + WARPS - 1) / WARPS, first = threadIdx.x / 32 * run;
+        const int last = min(first + run, part.quads());
+        for (int base = first; base < last; base += 32) {
+            const int q = base + warp::lane();
+            f32 best = -INF;
+            if (q < last) {
+                const Vec<f32, 4> v = quad(q);
+                best = fmaxf(fmaxf(v.lane[0], v.lane[1]), fmaxf(v.lane[2], v.lane[3]));
+            }
+            if (__any_sync(0xffffffff, best >= least)) put_on_list(q, q < last, least, most);
         }
-        __syncthreads();
-        u32 at = s.base + upto - mine;
-        for (int w = 0; w < threadIdx.x / 32; ++w) at += u32(s.slots[0][w]);
-        if (mine) put_on_list(least, most, at);
     }
 
-    __device__ __forceinline__ void put_on_list(f32 least, f32 most, u32 at) {
-        const u32 keys = dsmem::at(s.key, 0), tokens = dsmem::at(s.token, 0);
-        sweep([&](int q) {
-            const Vec<f32, 4> v = quad(q);
+    __device__ __forceinline__ void put_on_list(int q, bool inside, f32 least, f32 most) {
+        Vec<f32, 4> v = {-INF, -INF, -INF, -INF};
+        if (inside) v = quad(q);
+        u32 mine = 0, at = 0;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                if (!(v.lane[j] >= least && v.lane[j] <= most)) continue;
-                if (at < CANDIDATES) {
-                    dsmem::store(keys + 4 * at, key::of(v.lane[j]));
-                    dsmem::store(tokens + 4 * at, u32(part.first + 4 * q + j));
-                }
-                ++at;
+        for (int j = 0; j < 4; ++j) mine += v.lane[j] >= least && v.lane[j] <= most;
+        const u32 upto = u32(team::warp_scan(mine));
+        if (warp::lane() == 31 && upto) at = dsmem::add(dsmem::at(&s.listed, 0), upto);
+        at = __shfl_sync(0xffffffff, at, 31) + upto - mine;
+        const u32 keys = dsmem::at(s.key, 0), tokens = dsmem::at(s.token, 0);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            if (!(v.lane[j] >= least && v.lane[j] <= most)) continue;
+            if (at < CANDIDATES) {
+                dsmem::store(keys + 4 * at, key::of(v.lane[j]));
+                dsmem::store(tokens + 4 * at, u32(part.first + 4 * q + j));
             }
-        });
+            ++at;
+        }
     }
 
     // Leaves in s.sums what each warp's elements add to the measures of the bracket's pivots.

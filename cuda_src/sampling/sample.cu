@@ -38,7 +38,7 @@ sample(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     if (threadIdx.x == 0) s.listed = 0;
     cluster::arrive();
     const Allowed allowed = {bitmask ? bitmask + row * mask_pitch : nullptr};
-    const bool nan = load_part<T, VEC, THREADS>(x, logits + row * pitch, part, allowed);
+    Loaded seen = load_part<T, VEC, THREADS>(x, logits + row * pitch, part, allowed);
     __syncthreads();
     if (offsets) {
         penalize<THREADS>(x, part, row, {offsets, tokens, counts, frequency, presence, repetition,
@@ -48,7 +48,8 @@ sample(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     cluster::wait();  // nobody writes into a CTA that has not started
 
     RowTeam<THREADS, CLUSTER, CANDIDATES> team(s, x, part, settings, V, joint, distribution);
-    team.share_maxima(nan);
+    if (offsets) seen.best = team.own_maximum();
+    team.share_maxima(seen);
     const Weigh weigh(key::value(team.top), team.greedy() ? 1.0f : settings.temperature);
     const Outcome outcome = decide(team, weigh);
     if (cluster::rank() == outcome.writer && threadIdx.x == 0) {

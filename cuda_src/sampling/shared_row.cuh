@@ -15,5 +15,5 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct alignas(16) SharedRow
     u64 slots[2][WARPS], warp_mass[WARPS], sums[PIVOTS][WARPS];
     team::Board<PIVOTS, CLUSTER> board;
     u32 nan[CLUSTER];
-    u32 listed, drawn, base, kept;
+    u32 listed, drawn;
 };

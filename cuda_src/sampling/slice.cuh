@@ -35,16 +35,22 @@ template <int N> __device__ __forceinline__ void put(f32* to, const Vec<f32, N>&
             &x.lane[i]);
 }
 
+// What a thread saw of its tokens: the largest, and whether one was a NaN.
+struct Loaded {
+    f32 best = -INF;
+    bool nan = false;
+};
+
 // Copies a part into `to`, NaNs and forbidden tokens as -infinity, and fills the last quad with
-// -infinity. Returns whether a NaN was seen.
+// -infinity.
 template <class T, int VEC, int THREADS>
-__device__ __forceinline__ bool load_part(f32* to, const T* row, Part part, Allowed allowed) {
+__device__ __forceinline__ Loaded load_part(f32* to, const T* row, Part part, Allowed allowed) {
     // Half the registers that a thread has where CTAs of 256 threads share an SM in threes.
     constexpr int UNROLL = THREADS > 256 || sizeof(T) < 4 ? 4 : 8;
     using V = Vec<T, VEC>;
     const V* from = reinterpret_cast<const V*>(row + part.first);
     const int vectors = part.count / VEC;
-    bool nan = false;
+    Loaded seen;
     for (int base = threadIdx.x; base < vectors; base += THREADS * UNROLL) {
         V v[UNROLL];
 #pragma unroll
@@ -57,16 +63,18 @@ __device__ __forceinline__ bool load_part(f32* to, const T* row, Part part, Allo
 #pragma unroll
                 for (int j = 0; j < VEC; ++j) {
                     const f32 logit = to_f32(v[u].lane[j]);
-                    nan |= logit != logit;
+                    seen.nan |= logit != logit;
                     x.lane[j] = allowed(part.first + i * VEC + j) ? key::clean(logit) : -INF;
+                    seen.best = fmaxf(seen.best, x.lane[j]);
                 }
                 put(to + i * VEC, x);
             }
     }
     for (int i = vectors * VEC + threadIdx.x; i < part.quads() * 4; i += THREADS) {
         const f32 logit = i < part.count ? to_f32(row[part.first + i]) : -INF;
-        nan |= logit != logit;
+        seen.nan |= logit != logit;
         to[i] = i < part.count && allowed(part.first + i) ? key::clean(logit) : -INF;
+        seen.best = fmaxf(seen.best, to[i]);
     }
-    return nan;
+    return seen;
 }
