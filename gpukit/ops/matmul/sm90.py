@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from gpukit.devices.protocol import Device
 from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels import matmul_library as specs
-from gpukit.ops.matmul import limits, scaling
+from gpukit.ops.matmul import limits, maps, scaling
 from gpukit.ops.matmul.arguments import Call
 from gpukit.ops.matmul.configs import Gemm, Narrow
 from gpukit.ops.matmul.fallback import scale_step
-from gpukit.ops.matmul.problem import Layout, Operand, Problem
+from gpukit.ops.matmul.problem import Layout, Problem
 
 Launch = Callable[..., None]
-_ELEMENTS = {"tf32": "f32", **dict.fromkeys(specs.EIGHT_BIT, "u8")}  # what tensor maps call them
-_MAPS = 1 << 14  # remembered in all: a few MB, and every weight of a large model
 
 
 class ScaleSteps(NamedTuple):
@@ -76,8 +73,8 @@ def _narrow(config: Narrow, problem: Problem, layout: Layout, scales: ScaleSteps
             device: Device) -> Launch:
     kernel = device.compile(specs.NARROW, limits.tunables(config, problem))
     sizes = problem.m, problem.n, problem.k
-    map_w = _along_k(problem, layout.b, problem.n, config.rows, device)
-    map_x = _along_k(problem, layout.a, problem.m, config.bn, device)
+    map_w = maps.along_k(problem, layout.b, problem.n, config.rows, device)
+    map_x = maps.along_k(problem, layout.a, problem.m, config.bn, device)
     map_scale = _scale_map(config.bn, problem, layout.scale_pitch, device)
     grid = -(-problem.n // config.rows) * config.split, -(-problem.m // config.bn), problem.batch
     enqueue = kernel.bind(grid, (specs.narrow_threads(config.rows),))
@@ -102,23 +99,8 @@ def _operand_maps(config: Gemm, problem: Problem, layout: Layout,
     """Of the kernel's A and B."""
     operands = (layout.b, layout.a) if config.swap else (layout.a, layout.b)
     m, n = limits.sizes(config, problem)
-    return (_operand_map(problem, operands[0], m, config.bm, config.cn, device),
-            _operand_map(problem, operands[1], n, config.bn, config.cm, device))
-
-
-def _operand_map(problem: Problem, operand: Operand, rows: int, tile: int, parts: int,
-                 device: Device) -> Any:
-    if operand.major == "k":
-        return _along_k(problem, operand, rows, limits.box_rows(tile, parts), device)
-    return _map(device, TensorMap(
-        _ELEMENTS.get(problem.dtype, problem.dtype), (rows, problem.k, problem.batch),
-        (operand.pitch, operand.batch), (64, 64, 1)))
-
-
-def _along_k(problem: Problem, operand: Operand, rows: int, box: int, device: Device) -> Any:
-    return _map(device, TensorMap(
-        _ELEMENTS.get(problem.dtype, problem.dtype), (problem.k, rows, problem.batch),
-        (operand.pitch, operand.batch), (specs.ROW // problem.itemsize, box, 1)))
+    return (maps.operand(problem, operands[0], m, limits.box_rows(config.bm, config.cn), device),
+            maps.operand(problem, operands[1], n, limits.box_rows(config.bn, config.cm), device))
 
 
 def _result_map(config: Gemm, problem: Problem, layout: Layout, device: Device,
@@ -133,8 +115,8 @@ def _result_map(config: Gemm, problem: Problem, layout: Layout, device: Device,
     else:
         swizzle = next(row for row in (128, 64, 32) if width * size % row == 0)
         box = (swizzle // size, 64, 1)
-    return _map(device, TensorMap(problem.out, (problem.n, problem.m, problem.batch), strides, box,
-                                  swizzle))
+    dims = problem.n, problem.m, problem.batch
+    return maps.bound(device, TensorMap(problem.out, dims, strides, box, swizzle))
 
 
 def _scale_map(rows: int, problem: Problem, pitch: int, device: Device) -> Any:
@@ -142,27 +124,5 @@ def _scale_map(rows: int, problem: Problem, pitch: int, device: Device) -> Any:
     if problem.sums != "blocks":
         return None
     k_blocks = -(-problem.k // scaling.BLOCK)
-    return _map(device, TensorMap("f32", (problem.m, k_blocks, 1), (pitch, pitch * k_blocks),
-                                  (rows, 1, 1), 0))
-
-
-def _map(device: Device, request: TensorMap) -> Callable[[Any], Any]:
-    """The tensor map of an array, by what a launch takes for it. Encoding asks the driver, so a
-    GPU's are remembered by address."""
-    if device.emulated:
-        return lambda array: device.tensor_map(array, request)
-    return partial(_encoded, _Request(request))
-
-
-class _Request:
-    """A request that is looked up by identity: hashing its fields takes as long as encoding it."""
-
-    def __init__(self, request: TensorMap) -> None:
-        self.request = request
-
-
-@lru_cache(maxsize=_MAPS)
-def _encoded(request: _Request, address: int) -> bytes:
-    from gpukit.devices import cuda_tensor_map
-
-    return cuda_tensor_map.encode(address, request.request)
+    dims, strides = (problem.m, k_blocks, 1), (pitch, pitch * k_blocks)
+    return maps.bound(device, TensorMap("f32", dims, strides, (rows, 1, 1), 0))
