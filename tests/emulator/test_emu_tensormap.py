@@ -410,9 +410,16 @@ def test_stores_of_uninitialised_shared_memory_are_reported():
         emulator.run(source, 1, 32, [*args, np.int32(1)], shared_bytes=256)
 
 
-@pytest.mark.parametrize("mode", ["im2col", "tile::gather4"])
-def test_other_modes_are_refused(mode):
-    source = DUMP.replace("RANK", "3").replace("global.tile", f"global.{mode}")
+@pytest.mark.parametrize(
+    ("mode", "rank", "why"),
+    [
+        ("im2col", "3", "load mode .im2col is not emulated"),
+        ("tile::gather4", "3", r"gather4 is for matrices \(.2d\)"),
+        ("tile::gather4", "2", "gather4 needs sm_100"),
+    ],
+)
+def test_other_modes_are_refused(mode, rank, why):
+    source = DUMP.replace("RANK", rank).replace("global.tile", f"global.{mode}")
     source = source.replace("COORDS", "%4, %4, %4").replace("ATS", '"r"(at[0])')
-    with pytest.raises(UnsupportedInstructionError, match=f"load mode .{mode} is not emulated"):
+    with pytest.raises(UnsupportedInstructionError, match=why):
         emulator.run(source, 1, 32, [None] * 6)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from async_kernels import TMA, WRAPPERS
 from cute_layout import SharedTile
 from test_emu_tensormap import dump
 
+from gpukit import emulator
 from gpukit.emulator import TensorMap, tensormap
 from gpukit.emulator.errors import (
+    DeadlockError,
+    KernelFault,
     LaunchError,
     MisalignedError,
     UninitializedReadError,
+    UnsupportedInstructionError,
 )
 from gpukit.emulator.mem.store import Store
 from gpukit.emulator.mma.descriptors import DescriptorError
+from gpukit.emulator.policies import POLICIES
 from gpukit.emulator.tcgen05.elements import PADDED
 from gpukit.emulator.tcgen05.operands import operand
 
@@ -143,3 +149,86 @@ def test_what_pads_packed_elements_may_be_undefined_in_operands(name, used, rng)
     store.init[1024 + used - 1] = 0
     with pytest.raises(DescriptorError, match=r"nothing has written the 16 bytes .* at 0x400"):
         matrix.values(store)
+
+
+# Four rows from anywhere
+
+GATHER = (
+    WRAPPERS
+    + TMA
+    + r"""
+extern "C" __global__ void k(const __grid_constant__ TensorMap from,
+                             const __grid_constant__ TensorMap to, const int* at, int* y) {
+  __shared__ __align__(1024) int tile[4 * 32];
+  __shared__ u64 bar;
+  if (threadIdx.x == 0) { init(&bar, 1); fence_init(); }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4"
+      " [%0, {%1, %2, %3, %4, %5}];" :: "l"(generic(from)),
+      "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]) : "memory");
+    expect(&bar, 512);
+    asm volatile("cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4"
+      ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];"
+      :: "r"(smem(tile)), "l"(generic(from)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+         "r"(at[4]), "r"(smem(&bar)) : "memory");
+  }
+  wait(&bar, 0);
+  for (int i = threadIdx.x; i < 128; i += 32) y[i] = tile[i];
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group"
+      " [%0, {%1, %2, %3, %4, %5}], [%6];" :: "l"(generic(to)), "r"(at[5]), "r"(at[6]),
+      "r"(at[7]), "r"(at[8]), "r"(at[9]), "r"(smem(tile)) : "memory");
+    bulk_commit(); bulk_wait<0>();
+  }
+}"""
+)
+ROWS = [4, 7, 0, 7, 3], [0, 9, 2, 3, 1]  # column and rows; the last two of the tensor are 7 and 9
+
+
+def gathered(source=GATHER, rows=ROWS, box=(32, 1), swizzle="none", **options):
+    x = np.arange(8 * 64, dtype="i4").reshape(8, 64)
+    out, y = np.zeros((10, 64), "i4"), np.zeros((4, 32), "i4")
+    maps = [TensorMap(a, box, swizzle=swizzle) for a in (x, out)]
+    at = np.array([*rows[0], *rows[1]], "i4")
+    result = emulator.run(source, 1, 32, [*maps, at, y], arch="sm_100a", **options)
+    return x, y, out, result.counters.extra
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("swizzle", ["none", "128B"])
+def test_four_rows_are_gathered_and_scattered(swizzle, policy):
+    x, y, out, extra = gathered(swizzle=swizzle, policy=policy)
+    column, *rows = ROWS[0]
+    want = x[rows, column : column + 32]
+    lines = y.reshape(4, 8, 4)
+    if swizzle == "128B":
+        lines = np.stack([lines[r][np.arange(8) ^ r] for r in range(4)])
+    assert (lines.reshape(4, 32) == want).all()
+    there = np.zeros_like(out)
+    there[ROWS[1][1:], :32] = want
+    assert (out == there).all()
+    assert extra["l2_to_shared_bytes"] == 512
+
+
+def test_rows_outside_of_the_tensor_are_zero_and_dropped():
+    x, y, out, _ = gathered(rows=([48, -1, 7, 8, 0], [40, 10, 2, 11, 3]))
+    assert (y[1, :16] == x[7, 48:]).all()
+    assert (y[3, :16] == x[0, 48:]).all()
+    assert not y[[0, 2]].any()
+    assert not y[:, 16:].any()
+    assert np.flatnonzero(out.any(axis=1)).tolist() == [2, 3]
+    assert (out[2:4, 40:56] == y[1::2, :16]).all()
+
+
+def test_misuse_of_four_rows():
+    with pytest.raises(KernelFault, match="need a matrix and boxes of one row"):
+        gathered(box=(32, 4))
+    with pytest.raises(KernelFault, match="negative coordinates"):
+        gathered(rows=(ROWS[0], [0, 1, -2, 3, 4]))
+    with pytest.raises(DeadlockError, match="-384 bytes of tx-count"):
+        gathered(GATHER.replace("expect(&bar, 512)", "expect(&bar, 128)"))
+    with pytest.raises(UnsupportedInstructionError, match="needs a tensor map and 5 coordinates"):
+        gathered(GATHER.replace("{%1, %2, %3, %4, %5}], [%6]", "{%1, %2, %3, %4}], [%6]"))
+    with pytest.raises(UnsupportedInstructionError, match="needs a tensor map and 2 coordinates"):
+        gathered(GATHER.replace("shared::cta.tile::scatter4", "shared::cta.tile::gather4"))

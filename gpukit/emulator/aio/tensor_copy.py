@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from gpukit.emulator.aio import engine
 from gpukit.emulator.aio.blocks import check_barriers
 from gpukit.emulator.aio.bulk import PerLane, count_load, per_lane, store_later, take_direction
+from gpukit.emulator.aio.four_rows import ROWS, FourRows
 from gpukit.emulator.aio.geometry import Geometry, geometry_of
 from gpukit.emulator.aio.reductions import OPERATIONS, Reduction, tensor_reduction
 from gpukit.emulator.aio.signals import Signals, receivers, take_completion
 from gpukit.emulator.aio.tiles import SharedTile, TensorTile
+from gpukit.emulator.architecture import split_arch
 from gpukit.emulator.errors import KernelFault, MisalignedError
 from gpukit.emulator.instructions import Modifiers, Op, Unsupported, op
 from gpukit.emulator.mem.points import Point, global_point, shared_point
@@ -21,7 +23,7 @@ from gpukit.emulator.mem.spaces import require
 from gpukit.emulator.ptx.ir import Addr, Instr, Operand, Vec
 from gpukit.emulator.ptx.types import TYPES
 from gpukit.emulator.tensormap import ALIGN, BYTES, decode
-from gpukit.emulator.tensormap_rules import PACKED_BOX
+from gpukit.emulator.tensormap_rules import LATER, PACKED_BOX
 from gpukit.emulator.warps import Warp
 
 if TYPE_CHECKING:
@@ -31,35 +33,51 @@ if TYPE_CHECKING:
 U16, S32 = TYPES["u16"], TYPES["s32"]
 SHARED_ALIGN, ROW_ALIGN = 128, 16
 _DIMS = ("1d", "2d", "3d", "4d", "5d")
-_OTHER_MODES = ("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4",
-                "tile::scatter4")  # fmt: skip
+_IM2COL = ("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs")
 
 
-def _take_mode(modifiers: Modifiers) -> int:
-    """Take the rank and the load mode, which must be tile."""
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """Rank and load mode; ``four`` if four rows are named (of a matrix)."""
+
+    rank: int
+    four: bool
+
+    @property
+    def coords(self) -> int:
+        return 1 + ROWS if self.four else self.rank
+
+
+def _take_mode(modifiers: Modifiers, assembler: Assembler, four: str) -> _Mode:
+    """Take the rank and the load mode: tile, or ``four`` ("gather4", "scatter4")."""
     rank = int(modifiers.pick(*_DIMS)[0])
     modifiers.flag("tile")
-    for mode in _OTHER_MODES:
+    for mode in _IM2COL:
         if mode in modifiers.words:
             raise Unsupported(f"load mode .{mode} is not emulated, only .tile")
-    return rank
+    if not modifiers.flag(f"tile::{four}"):
+        return _Mode(rank, False)
+    require(rank == 2, f".tile::{four} is for matrices (.2d)")
+    require(split_arch(assembler.module.target)[0] >= LATER, f".tile::{four} needs sm_100")
+    return _Mode(rank, True)
 
 
 class _Tensor:
     """A ``[tensorMap, {coords}]`` operand."""
 
-    def __init__(self, assembler: Assembler, operand: Operand, rank: int) -> None:
+    def __init__(self, assembler: Assembler, operand: Operand, mode: _Mode) -> None:
         coords = operand.coords if isinstance(operand, Addr) else None
         items = list(coords.items) if isinstance(coords, Vec) else []
-        require(len(items) == rank, f"needs a tensor map and {rank} coordinates")
+        require(len(items) == mode.coords, f"needs a tensor map and {mode.coords} coordinates")
         self._map = Point(assembler, operand)
         self._coords = [assembler.src(item, S32) for item in items]
+        self._mode = mode
 
-    def tile(self, warp: Warp, lane: int, *, stored: bool = False) -> TensorTile:
+    def tile(self, warp: Warp, lane: int, *, stored: bool = False) -> TensorTile | FourRows:
         """The box that one lane means, found in memory; ``stored`` if plainly written."""
         coords = [warp.V[slot].item(lane) for slot in self._coords]
         geometry = self._geometry(warp, self._map.at(warp, lane))
-        if geometry.encoded.rank != len(coords):
+        if geometry.encoded.rank != self._mode.rank:
             raise KernelFault(
                 f"{len(coords)} coordinates for a tensor map of rank {geometry.encoded.rank}"
             )
@@ -67,7 +85,8 @@ class _Tensor:
         coords[0] //= geometry.unit.elements
         if stored:
             self._check_signs(coords)
-        return TensorTile.find(warp.wave, geometry, coords)
+        kind = FourRows if self._mode.four else TensorTile
+        return kind.find(warp.wave, geometry, coords)
 
     @staticmethod
     def _check_start(geometry: Geometry, first: int) -> None:
@@ -121,21 +140,22 @@ class _Load:
 
 @op("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
 def tensor(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
-    rank = _take_mode(modifiers)
     to, source = take_direction(modifiers)
+    mode = _take_mode(modifiers, assembler, "scatter4" if to == "global" else "gather4")
     signals = take_completion(modifiers)
     hinted = modifiers.flag("L2::cache_hint")
     reduces = instr.mods[0] == "reduce"
     if to == "global":
         require(source == "shared::cta" and not signals, "a store tracks by .bulk_group")
         operation = modifiers.pick(*OPERATIONS) if reduces else None
-        return _store_op(instr, assembler, rank, operation)
+        require(not (reduces and mode.four), "reductions have no .tile::scatter4")
+        return _store_op(instr, assembler, mode, operation)
     require(source == "global" and signals and not reduces, "a load tracks by an mbarrier")
-    return _load_op(instr, modifiers, assembler, rank, to, hinted)
+    return _load_op(instr, modifiers, assembler, mode, to, hinted)
 
 
 def _load_op(
-    instr: Instr, modifiers: Modifiers, assembler: Assembler, rank: int, to: str, hinted: bool
+    instr: Instr, modifiers: Modifiers, assembler: Assembler, mode: _Mode, to: str, hinted: bool
 ) -> Op:
     multicast = modifiers.flag("multicast::cluster")
     pair = modifiers.pick("cta_group::1", "cta_group::2", default="cta_group::1")[-1] == "2"
@@ -143,7 +163,7 @@ def _load_op(
     require(len(rest) == multicast + hinted, "has a wrong number of operands")
     load = _Load(
         Point(assembler, target),
-        _Tensor(assembler, source, rank),
+        _Tensor(assembler, source, mode),
         Point(assembler, barrier),
         assembler.src(rest[0], U16) if multicast else None,
         to.removeprefix("shared::"),
@@ -185,14 +205,14 @@ def _target(geometry: Geometry, cta: Cta, offset: int) -> SharedTile:
     return SharedTile(geometry, cta, offset)
 
 
-def _count(warp: Warp, tile: TensorTile) -> None:
+def _count(warp: Warp, tile: TensorTile | FourRows) -> None:
     launch = warp.wave.launch
     launch.count("tma_boxes")
     launch.count("tma_oob_bytes", tile.geometry.bytes - tile.bytes)
 
 
-def _store_op(instr: Instr, assembler: Assembler, rank: int, operation: str | None) -> Op:
-    target = _Tensor(assembler, instr.operands[0], rank)
+def _store_op(instr: Instr, assembler: Assembler, mode: _Mode, operation: str | None) -> Op:
+    target = _Tensor(assembler, instr.operands[0], mode)
     source = Point(assembler, instr.operands[1])
     return per_lane("async copy", _storing(target, source, operation))
 
@@ -239,9 +259,9 @@ def _reduction(operation: str | None, geometry: Geometry) -> Reduction | None:
 @op("cp.async.bulk.prefetch.tensor")
 def prefetch(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
     """A hint for the L2 cache; map and box must be valid."""
-    rank = _take_mode(modifiers)
+    mode = _take_mode(modifiers, assembler, "gather4")
     modifiers.drop("L2", "global", "L2::cache_hint")
-    tensor = _Tensor(assembler, instr.operands[0], rank)
+    tensor = _Tensor(assembler, instr.operands[0], mode)
 
     def act(warp: Warp, lane: int) -> Any:
         tensor.tile(warp, lane)
