@@ -35,7 +35,7 @@ __device__ __forceinline__ u64 best_of(const T* row, Part part) {
 }
 
 template <class T, int VEC, int UNROLL, int THREADS, int CLUSTER>
-__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS)
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
 argmax(const T* logits, i64* ids, i64 pitch, i32 V) {
     constexpr int WARPS = THREADS / 32;
     __shared__ u64 warps[WARPS], ctas[CLUSTER];
