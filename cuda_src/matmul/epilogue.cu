@@ -2,16 +2,16 @@
 //
 //     C[z, m, n] = act(alpha scale_m[m] scale_n[n] sums[z, m, n] + bias[n]) + residual[z, m, n]
 //
-// `sums` has no gaps; null means all zeros, which is what a product without K is. Of a K in slices there are
-// sums of each, [z, slice, m, n], added up in their order. Every other array may be null too. Launch:
-// any block, one thread per element.
+// `sums` has no gaps; null means all zeros, which is what a product without K is. Of a K in slices
+// there are sums of each, [z, slice, m, n], added up in their order. Every other array may be null
+// too. Launch: any block, one thread per element.
 #include "matmul/sm90/extras.cuh"
 
 template <class OUT, Act ACT>
-__global__ void epilogue(const f32* sums, i32 slices, OUT* C, i64 c_row, i64 c_batch, i64 M, i64 N, i64 batch,
-                         f32 alpha, const OUT* bias, const OUT* residual, i64 residual_row,
-                         i64 residual_batch, const f32* scale_m, const f32* scale_n,
-                         i32 scale_m_step, i32 scale_n_step) {
+__global__ void epilogue(const f32* sums, i32 slices, OUT* C, i64 c_row, i64 c_batch, i64 M, i64 N,
+                         i64 batch, f32 alpha, const OUT* bias, const OUT* residual,
+                         i64 residual_row, i64 residual_batch, const f32* scale_m,
+                         const f32* scale_n, i32 scale_m_step, i32 scale_n_step) {
     const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (index >= batch * M * N) return;
     const i64 n = index % N, m = index / N % M, z = index / N / M;

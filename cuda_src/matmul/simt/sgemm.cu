@@ -11,12 +11,12 @@
 //     go one by one, since they are transposed; so they do at other addresses and strides, which is
 //     the slower path: four times the copies beside the FMAs, 8 for every 1024.
 //   - Tiles are numbered in groups of 8 rows of tiles, for the sake of L2.
-//   - Where there are too few tiles for the GPU, K is divided in slices: sums of each go to a workspace, and
-//     epilogue.cu adds them up in the order of K.
+//   - Where there are too few tiles for the GPU, K is divided in slices: sums of each go to a
+//     workspace, and epilogue.cu adds them up in the order of K.
 // No sum depends on which thread comes first: the same bits every time.
 //
-// Predicted: 64 FMAs come with 4 loads and some 3 to 6 instructions of copying and counting, so 87 to 90 %
-// of the FMA units' peak at best. Not measured yet.
+// Predicted: 64 FMAs come with 4 loads and some 3 to 6 instructions of copying and counting, so 87
+// to 90 % of the FMA units' peak at best. Not measured yet.
 //
 // K >= 1, a slice of it a multiple of 16. Launch: BM BN / 64 threads, a CTA per tile, slice and matrix.
 #include "matmul/simt/tile.cuh"

@@ -90,8 +90,8 @@ template <int BLOCKS, int COLS> struct BlockScales {
     }
 };
 
-// For tiles of C^T that start at multiples of 16 rows: a warp's rows of weights share a factor, each of a
-// thread's columns, two neighbours of every eight, has one.
+// For tiles of C^T that start at multiples of 16 rows: a warp's rows of weights share a factor, each
+// of a thread's columns, two neighbours of every eight, has one.
 template <int COLS> struct TokenScales {
     WeightScales weights;
     f32 factor[COLS / 4];
