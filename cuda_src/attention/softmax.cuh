@@ -25,58 +25,86 @@ __device__ __forceinline__ f32 quad_sum(f32 x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// 2^x for x <= 0 by the FMA pipes: a quartic on [-1/2, 1/2] (relative error 2^-18) and the integer part added to the exponent. Where heads are narrow there are more
-// exponentials than the special-function unit has time for. What is below 2^-125 stays there.
-__device__ __forceinline__ f32 ex2_quartic(f32 x) {
-    const f32 magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
-    x = fmaxf(x, -125.0f);
-    const f32 shifted = x + magic, f = x - (shifted - magic);
-    const f32 y = fmaf(fmaf(fmaf(fmaf(0.00956970507f, f, 0.0559181997f), f, 0.240247647f), f,
-                            0.693121744f), f, 0.999999239f);
-    return __int_as_float(__float_as_int(y) + (__float_as_int(shifted) << 23));
+// What a block of scores does to its two rows: what has been summed so far is multiplied with
+// `correction`, and weights are 2^(s c - base).
+struct Rise {
+    f32 correction[2], base[2];
+};
+
+// Signed integers order like non-negative floats, and there is a maximum of three of them.
+__device__ __forceinline__ i32 max3(i32 a, i32 b, i32 c) { return max(max(a, b), c); }
+
+// The maximum of a row of a fragment, for this thread's columns. Two chains of dependent operations: one
+// could not be issued every cycle.
+template <int H, int REGS> __device__ __forceinline__ f32 row_max(const f32 (&s)[REGS]) {
+    f32 even = s[2 * H], odd = s[2 * H + 1];
+#pragma unroll
+    for (int i = 4; i < REGS; i += 4) {
+        even = fmaxf(even, s[i + 2 * H]);
+        odd = fmaxf(odd, s[i + 2 * H + 1]);
+    }
+    return fmaxf(even, odd);
+}
+// The same where it is positive; else 0.
+template <int H, int REGS> __device__ __forceinline__ f32 positive_max(const f32 (&s)[REGS]) {
+    i32 first = 0, second = 0;
+#pragma unroll
+    for (int i = 0; i < REGS; i += 4) {
+        const i32 a = __float_as_int(s[i + 2 * H]), b = __float_as_int(s[i + 2 * H + 1]);
+        (i / 4 % 2 ? second : first) = max3(a, b, i / 4 % 2 ? second : first);
+    }
+    return __int_as_float(max(first, second));
 }
 
-// QUARTIC of every eight exponentials are done that way: 0, 1, 2 or 4.
-template <int QUARTIC = 0> struct Softmax {
+template <bool THREE = false> struct Softmax {
     f32 max[2], sum[2];  // sums of this thread's columns only
 
     __device__ __forceinline__ Softmax()
         : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f} {}
 
-    // Scores become weights. Returns by row what everything summed so far must be multiplied with.
-    template <int REGS>
-    __device__ __forceinline__ float2 step(f32 (&s)[REGS], f32 c) {
-        float2 correction;
-        correction.x = row<0>(s, c);
-        correction.y = row<1>(s, c);
-        return correction;
+    template <int REGS> __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], f32 c) {
+        f32 top[2];
+        if constexpr (THREE) {
+            top[0] = positive_max<0>(s), top[1] = positive_max<1>(s);
+            top[0] = quad_max(top[0]), top[1] = quad_max(top[1]);
+            if (__any_sync(0xffffffff, top[0] == 0.0f || top[1] == 0.0f)) {
+                top[0] = quad_max(row_max<0>(s)), top[1] = quad_max(row_max<1>(s));
+            }
+        } else {
+            top[0] = quad_max(row_max<0>(s)), top[1] = quad_max(row_max<1>(s));
+        }
+        Rise rise;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const f32 before = max[h];
+            max[h] = fmaxf(before, top[h]);
+            // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
+            rise.base[h] = max[h] == minus_infinity() ? 0.0f : max[h] * c;
+            rise.correction[h] = ptx::ex2(fmaf(before, c, -rise.base[h]));
+            sum[h] *= rise.correction[h];
+        }
+        return rise;
     }
 
-private:
-    // Two chains of dependent operations a row: one could not be issued every cycle.
-    template <int H, int REGS> __device__ __forceinline__ f32 row(f32 (&s)[REGS], f32 c) {
-        f32 even = s[2 * H], odd = s[2 * H + 1];
+    // Scores FIRST to END - 1 of the fragment become weights.
+    template <int FIRST, int END, int REGS>
+    __device__ __forceinline__ void weigh(f32 (&s)[REGS], const Rise& rise, f32 c) {
+        f32 more[4] = {};
 #pragma unroll
-        for (int i = 4; i < REGS; i += 4) {
-            even = fmaxf(even, s[i + 2 * H]);
-            odd = fmaxf(odd, s[i + 2 * H + 1]);
+        for (int i = FIRST; i < END; i++) {
+            s[i] = ptx::ex2(fmaf(s[i], c, -rise.base[i / 2 % 2]));
+            more[i % 4] += s[i];
         }
-        const f32 before = max[H];
-        max[H] = fmaxf(before, quad_max(fmaxf(even, odd)));
-        // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
-        const f32 base = max[H] == minus_infinity() ? 0.0f : max[H] * c;
-        const f32 correction = ptx::ex2(fmaf(before, c, -base));
-        even = odd = 0.0f;
-#pragma unroll
-        for (int i = 0; i < REGS; i += 4) {
-            f32 &a = s[i + 2 * H], &b = s[i + 2 * H + 1];
-            a = ptx::ex2(fmaf(a, c, -base));
-            b = fmaf(b, c, -base);
-            b = QUARTIC > 0 && i / 4 % (4 / (QUARTIC > 0 ? QUARTIC : 1)) == 0 ? ex2_quartic(b) : ptx::ex2(b);
-            even += a, odd += b;
-        }
-        sum[H] = fmaf(sum[H], correction, even + odd);
-        return correction;
+        sum[0] += more[0] + more[1];
+        sum[1] += more[2] + more[3];
+    }
+
+    // All of it. Returns by row what everything summed so far must be multiplied with.
+    template <int REGS>
+    __device__ __forceinline__ float2 step(f32 (&s)[REGS], f32 c) {
+        const Rise up = rise(s, c);
+        weigh<0, REGS>(s, up, c);
+        return {up.correction[0], up.correction[1]};
     }
 };
 

@@ -88,7 +88,7 @@ def hopper_shared(tunables: Tunables) -> int:
     d, dv, n, wgs, stages = _numbers(tunables, "d", "dv", "n", "wgs", "stages")
     k_slabs, v_slabs = -(-d // 64), -(-dv // 64)
     return (wgs * k_slabs * ROWS * ROW + stages * n * ROW * (k_slabs + v_slabs)
-            + 8 * (2 * wgs + 4 * stages + 3))
+            + 8 * (2 * wgs + 4 * stages + 4))
 
 
 K5 = KernelSpec(

@@ -19,15 +19,22 @@ struct State {
     __device__ __forceinline__ static State none() {
         return {{0.0f, 0.0f, 0.0f, 0.0f}, minus_infinity(), 0.0f};
     }
-    __device__ __forceinline__ void add(const State& x) {
-        const f32 grown = fmaxf(top, x.top);
-        const f32 mine = ptx::ex2(top - finite(grown)), other = ptx::ex2(x.top - finite(grown));
-        values.x = values.x * mine + x.values.x * other;
-        values.y = values.y * mine + x.values.y * other;
-        values.z = values.z * mine + x.values.z * other;
-        values.w = values.w * mine + x.values.w * other;
-        sum = sum * mine + x.sum * other;
-        top = grown;
+    // Of several states one: first the maximum of all, so that no weight waits for another.
+    template <int N> __device__ __forceinline__ static State of(const State (&x)[N]) {
+        State all = none();
+#pragma unroll
+        for (int i = 0; i < N; i++) all.top = fmaxf(all.top, x[i].top);
+        const f32 shift = finite(all.top);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const f32 share = ptx::ex2(x[i].top - shift);
+            all.values.x += x[i].values.x * share;
+            all.values.y += x[i].values.y * share;
+            all.values.z += x[i].values.z * share;
+            all.values.w += x[i].values.w * share;
+            all.sum += x[i].sum * share;
+        }
+        return all;
     }
 };
 
@@ -64,16 +71,18 @@ template <int ROWS, int DIM, int WARPS, bool SHARED> struct Board {
 
     __device__ __forceinline__ State get(int item) const {
         const int row = item / (DIM / 4), column = item % (DIM / 4) * 4;
-        State state = State::none();
+        State states[ARRAYS];
 #pragma unroll
         for (int w = 0; w < ARRAYS; w++) {
             float2 s = statistics[w * ROWS + row];
             if constexpr (SHARED)
                 for (int other = 1; other < WARPS; other++) s.y += statistics[other * ROWS + row].y;
-            state.add({*reinterpret_cast<const float4*>(values + (w * ROWS + row) * PITCH + column),
-                       s.x, s.y});
+            states[w] = {
+                *reinterpret_cast<const float4*>(values + (w * ROWS + row) * PITCH + column), s.x,
+                s.y};
         }
-        return state;
+        if constexpr (SHARED) return states[0];
+        else return State::of(states);
     }
 };
 
@@ -87,20 +96,22 @@ template <int CLUSTER> struct Exchange {
     }
     __device__ __forceinline__ State get(int item) const {
         const u32 at = static_cast<u32>(__cvta_generic_to_shared(base + 2 * item));
-        State state = State::none();
+        State states[CLUSTER];
 #pragma unroll
         for (int rank = 0; rank < CLUSTER; rank++) {
             const u32 there = cluster::map(at, rank);
             const float4 statistics = cluster::load4(there + 16);
-            state.add({cluster::load4(there), statistics.x, statistics.y});
+            states[rank] = {cluster::load4(there), statistics.x, statistics.y};
         }
-        return state;
+        return State::of(states);
     }
 };
 
 // The states of the parts of one KV head's keys, in global memory: values and statistics of all items
 // of a part after another.
 struct Parts {
+    static constexpr int TOGETHER = 16;
+
     float4* values;
     float2* statistics;
     u32* arrived;  // how many parts have; back to 0 after the last
@@ -111,15 +122,22 @@ struct Parts {
         values[at] = state.values;
         statistics[at] = {state.top, state.sum};
     }
+    __device__ __forceinline__ State read(i32 part, i32 item) const {
+        if (part >= parts) return State::none();
+        const i64 at = i64(part) * items + item;
+        const float2 s = __ldcg(statistics + at);
+        return {__ldcg(values + at), s.x, s.y};
+    }
+    // TOGETHER of them are on their way at a time: a read takes as long as a thousand additions.
     __device__ __forceinline__ State get(i32 item) const {
-        State state = State::none();
-#pragma unroll 8
-        for (i32 part = 0; part < parts; part++) {
-            const i64 at = i64(part) * items + item;
-            const float2 s = __ldcg(statistics + at);
-            state.add({__ldcg(values + at), s.x, s.y});
+        State states[TOGETHER + 1];
+        states[TOGETHER] = State::none();
+        for (i32 part = 0; part < parts; part += TOGETHER) {
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) states[i] = read(part + i, item);
+            states[TOGETHER] = State::of(states);
         }
-        return state;
+        return states[TOGETHER];
     }
 
     // Whether this CTA is the last one here: then all others' states are there to be read.

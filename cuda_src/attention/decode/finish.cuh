@@ -12,7 +12,10 @@ __device__ __forceinline__ void finish(const Arguments<T>& x, const Work<S>& wor
                                        State state) {
     const i32 row = item / S::ITEMS, column = item % S::ITEMS * 4;
     const i32 token = work.token(x, row), head = work.query_head(x, row);
-    if (x.rules.sinks) state.add({{}, x.rules.sinks[head] * LOG2_E, 1.0f});
+    if (x.rules.sinks) {
+        const State both[2] = {state, {{}, x.rules.sinks[head] * LOG2_E, 1.0f}};
+        state = State::of(both);
+    }
     const f32 share = state.sum > 0.0f ? 1.0f / state.sum : 0.0f;
     const float4 v = state.values;
     uint2 packed = {pack_pair(T{}, v.x * share, v.y * share), pack_pair(T{}, v.z * share, v.w * share)};

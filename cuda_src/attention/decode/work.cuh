@@ -53,9 +53,9 @@ template <class S> struct Work {
     __device__ __forceinline__ void slice() {
         const i32 begin = span.first / S::STEP;
         const i32 all = max(0, (span.last + S::STEP - 1) / S::STEP - begin);
-        const i32 from = i32(i64(all) * blockIdx.y / gridDim.y);
-        first = (begin + from) * S::STEP;
-        steps = i32(i64(all) * (blockIdx.y + 1) / gridDim.y) - from;
+        const i32 share = all / i32(gridDim.y), rest = all % i32(gridDim.y), own = blockIdx.y;
+        first = (begin + share * own + min(own, rest)) * S::STEP;
+        steps = share + (own < rest);
     }
     template <class T> __device__ __forceinline__ i32 token(const Arguments<T>& x, i32 row) const {
         return (first_row + row) / x.group;

@@ -10,8 +10,9 @@ namespace attention {
 template <class JOB>
 __device__ __forceinline__ Row row_of(const Call& call, const JOB& job, int wg, int h) {
     const i32 row = job.row + wg * 64 + threadIdx.x / 32 % 4 * 16 + warp::lane() / 4 + 8 * h;
-    const i32 query = row / call.group;
-    return {job.head * call.group + row - query * call.group, query, row < job.rows};
+    const i32 query = row >> call.group_bits;
+    return {(job.head << call.group_bits) + row - (query << call.group_bits), query,
+            row < job.rows};
 }
 
 template <class T, class JOB, class SOFTMAX, int REGS>

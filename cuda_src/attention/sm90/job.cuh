@@ -15,7 +15,7 @@ namespace attention {
 struct Call {
     Lengths lengths;
     Schedule schedule;   // in units of what a cluster works on
-    i32 group;           // heads that share a tile: row r is query r / group of head r % group
+    i32 group_bits;      // 2^this heads share a tile: row r is query r >> bits of one of them
     i32 share;           // tiles' heads per KV head
     i32 pair_heads;      // CTAs of a cluster take neighbouring heads, not neighbouring rows
     i32 top_left, left, right, chunk;
@@ -32,13 +32,13 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Job {
 
     static constexpr int ROWS = S::WGS * S::ROWS;
 
-    __device__ __forceinline__ Job(const Call& call, i32 index, u32 rank) {
-        const Tile tile = call.schedule.at(index);
+    Job() = default;
+    __device__ __forceinline__ Job(const Call& call, const Tile& tile, u32 rank) {
         const bool pair_rows = CTAS > 1 && !call.pair_heads;
         batch = tile.batch;
         head = CTAS > 1 && call.pair_heads ? tile.head * CTAS + rank : tile.head;
         sequence = Sequence::of<KEYS != Keys::dense>(call.lengths, batch);
-        rows = sequence.queries * call.group;
+        rows = sequence.queries << call.group_bits;
         visible = {sequence.keys, call.top_left ? 0 : sequence.keys - sequence.queries, call.left,
                    call.right, call.chunk};
         // CTAs of a cluster walk the same keys: those that any of their rows sees.
@@ -47,8 +47,8 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Job {
         first = end = 0;
         if (start < rows) {
             const i32 last = min(start + span, rows) - 1;
-            first = visible.of(start / call.group).first / S::N;
-            end = (visible.of(last / call.group).end + S::N - 1) / S::N;
+            first = visible.of(start >> call.group_bits).first / S::N;
+            end = (visible.of(last >> call.group_bits).end + S::N - 1) / S::N;
         }
     }
     __device__ __forceinline__ bool empty() const { return first >= end; }

@@ -27,7 +27,10 @@ constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
-    using Exponentials = Softmax<(FLAVOUR >> 3) & 7>;
+    using Exponentials = Softmax<(FLAVOUR & 8) != 0>;
+    // Scores whose exponentials are taken before the last sums are waited for.
+    static constexpr int QUARTERS = (FLAVOUR & 3) == 0 ? 4 : (FLAVOUR & 3) == 1 ? 0 : (FLAVOUR & 3) == 2 ? 2 : 1;
+    static constexpr int EARLY = S::N / 2 * QUARTERS / 16 * 4;
 
     const Shared<S>& shared;
     const Call& call;
@@ -36,6 +39,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
     int wg;
     Cursor<S::STAGES> at_k, at_v;
     u32 q_parity = 0;
+    float2 late = {1.0f, 1.0f};
     RowTerms<T, TERMS> rows[2];
     Interval seen[2];
 
@@ -97,71 +101,92 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
     // Whether block j holds keys that some row of this warpgroup must not see.
     __device__ __forceinline__ bool partial(const Work& job, i32 j) const {
         const i32 row = job.row + wg * S::ROWS;
-        const Interval top = job.visible.of(row / call.group);
+        const Interval top = job.visible.of(row >> call.group_bits);
         bool hidden = (j + 1) * S::N > top.end;
         if constexpr (MASK == Mask::window) {
-            const Interval bottom = job.visible.of((row + S::ROWS - 1) / call.group);
+            const Interval bottom = job.visible.of((row + S::ROWS - 1) >> call.group_bits);
             hidden = hidden || j * S::N < bottom.first;
         }
         return hidden;
     }
 
-    __device__ __forceinline__ float2 weigh(typename S::Scores& s, Exponentials& softmax,
-                                            const Work& job, i32 j) const {
+    __device__ __forceinline__ Rise look(typename S::Scores& s, Exponentials& softmax,
+                                         const Work& job, i32 j) const {
         if constexpr (TERMS != 0)
             add_terms<T, TERMS>(s, rows, j * S::N, job.sequence.keys, terms);
         if (partial(job, j)) hide<MASK>(s, seen, j * S::N);
-        return softmax.step(s, c);
+        return softmax.rise(s, c);
     }
 
-    // Scores of the first block, with nothing to do meanwhile.
+    __device__ __forceinline__ void start_scores_of(typename S::Scores& s) const {
+        wgmma::fence();
+        start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
+    }
+    __device__ __forceinline__ void scores_done(typename S::Scores& s, bool last) {
+        wgmma::hold(s);
+        release_k();
+        if (last) release_q();
+    }
+
+    // Scores of the very first block, with nothing to do meanwhile.
     __device__ __forceinline__ void first_block(typename S::Weights& p, Exponentials& softmax,
                                                 const Work& job) {
         typename S::Scores s;
         mbarrier::wait(shared.q_full(wg), q_parity);
         mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
-        wgmma::fence();
-        start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
+        start_scores_of(s);
         wgmma::wait<0>();
-        wgmma::hold(s);
-        release_k();
-        weigh(s, softmax, job, job.end - 1);
+        const i32 j = job.end - 1;
+        scores_done(s, j == job.first);
+        const Rise rise = look(s, softmax, job, j);
+        softmax.template weigh<0, S::N / 2>(s, rise, c);
         pack_all<T>(p, s);
     }
 
-    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
+    // Scores of block j, while the weights of the block before, maybe of the tile before, are used.
+    template <bool NEW>
+    __device__ __forceinline__ Rise step(typename S::Sums& o, typename S::Weights& p,
                                          Exponentials& softmax, const Work& job, i32 j) {
         typename S::Scores s;
+        if constexpr (NEW) mbarrier::wait(shared.q_full(wg), q_parity);
         mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
         await_turn();
-        wgmma::fence();
-        start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
+        start_scores_of(s);
+        if constexpr ((FLAVOUR & 32) && !NEW) scale_rows(o, late);
         mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
+        if constexpr (FLAVOUR & 32) {
+            wgmma::hold(o);
+            wgmma::fence();
+        }
         start_values<S>(o, p, shared.v(at_v.stage));
         pass_turn();
         wgmma::wait<1>();
-        wgmma::hold(s);
-        release_k();
-        const float2 correction = weigh(s, softmax, job, j);
-        typename S::Weights next;
-        if constexpr (FLAVOUR & 2) pack_all<T>(next, s);
-        wgmma::after(softmax.sum[0] + softmax.sum[1]);
-        if constexpr (FLAVOUR & 2) wgmma::hold(next);
+        scores_done(s, j == job.first);
+        const Rise rise = look(s, softmax, job, j);
+        softmax.template weigh<0, EARLY>(s, rise, c);
+        wgmma::after(EARLY > 0 ? softmax.sum[0] + softmax.sum[1]
+                               : rise.correction[0] + rise.correction[1]);
         wgmma::wait<0>();
         wgmma::hold(o);
         wgmma::hold(p);
+        if constexpr (EARLY < S::N / 2) wgmma::hold(s);
         release_v();
-        if constexpr (FLAVOUR & 2) {
-#pragma unroll
-            for (int i = 0; i < S::N / 4; i++) p[i] = next[i];
-        } else {
-            pack_all<T>(p, s);
+        if constexpr (!NEW && !(FLAVOUR & 32)) {
+            const f32 *by = rise.correction;
+            if (!(FLAVOUR & 16) || __any_sync(0xffffffff, by[0] != 1.0f || by[1] != 1.0f))
+                scale_rows(o, {by[0], by[1]});
         }
-        if (!(FLAVOUR & 1) || __any_sync(0xffffffff, correction.x != 1.0f || correction.y != 1.0f))
-            scale_rows(o, correction);
+        softmax.template weigh<EARLY, S::N / 2>(s, rise, c);
+        pack_all<T>(p, s);
+        if constexpr (FLAVOUR & 32) late = {rise.correction[0], rise.correction[1]};
+        return rise;
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
+        if constexpr (FLAVOUR & 32) {
+            scale_rows(o, late);
+            wgmma::hold(o);
+        }
         mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
         wgmma::fence();
         start_values<S>(o, p, shared.v(at_v.stage));
@@ -170,20 +195,45 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
         release_v();
     }
 
-    __device__ __forceinline__ void tile(const Work& job, const Results<T>& to) {
-        typename S::Sums o;
+    static __device__ __forceinline__ void clear(typename S::Sums& o) {
 #pragma unroll
         for (int i = 0; i < S::DV / 2; i++) o[i] = 0.0f;
+    }
+
+    // All tiles. The last block of one is finished while the first of the next is begun.
+    __device__ __forceinline__ void run(const Results<T>& to, u32 rank) {
+        typename S::Sums o;
+        typename S::Weights p;
         Exponentials softmax;
-        if (!job.empty()) {
-            typename S::Weights p;
-            start(job);
-            first_block(p, softmax, job);
-            for (i32 j = job.end - 2; j >= job.first; j--) step(o, p, softmax, job, j);
-            release_q();
+        Work job;
+        bool open = false;
+        shared.ticket().for_each([&](const Tile& tile) {
+            const Work next(call, tile, rank);
+            if (next.empty()) {
+                typename S::Sums none;
+                clear(none);
+                finish(call, next, to, none, Exponentials(), c, wg);
+                return;
+            }
+            start(next);
+            if (open) {
+                const Exponentials old = softmax;
+                softmax = Exponentials();
+                if constexpr (FLAVOUR & 32) scale_rows(o, late);
+                step<true>(o, p, softmax, next, next.end - 1);
+                finish(call, job, to, o, old, c, wg);
+            } else {
+                first_block(p, softmax, next);
+            }
+            clear(o);
+            if constexpr (FLAVOUR & 32) late = {1.0f, 1.0f};
+            job = next, open = true;
+            for (i32 j = job.end - 2; j >= job.first; j--) step<false>(o, p, softmax, job, j);
+        });
+        if (open) {
             last_values(o, p);
+            finish(call, job, to, o, softmax, c, wg);
         }
-        finish(call, job, to, o, softmax, c, wg);
     }
 };
 
@@ -204,16 +254,14 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
     const u32 rank = CTAS > 1 ? cluster::rank() : 0;
     const Ticket ticket = shared.ticket();
     if (warp::index() == 0) {
-        Cursor<S::STAGES> at_k, at_v;
-        ticket.for_each([&](i32 index) {
-            const Work job(call, index, rank);
-            if (!job.empty()) load_keys(shared, maps, call, job, at_k, at_v);
-        });
-        if constexpr (CTAS > 1) await_all(shared, at_k, at_v);
+        Loader<S, MASK, KEYS, CTAS> loader{shared, maps, call, rank};
+        ticket.for_each([&](const Tile& tile) { loader.tile(Work(call, tile, rank)); });
+        loader.flush();
+        if constexpr (CTAS > 1) await_all(shared, loader.at_k, loader.at_v);
     } else if (warp::index() == 1) {
         u32 parity = 0;
-        ticket.for_each([&](i32 index) {
-            const Work job(call, index, rank);
+        ticket.for_each([&](const Tile& tile) {
+            const Work job(call, tile, rank);
             if (!job.empty()) load_queries(shared, maps.q, call, job, parity), parity ^= 1;
         });
     } else if (threadIdx.x == 2 * warp::SIZE) {
@@ -239,7 +287,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
     extern __shared__ __align__(1024) u8 memory[];
     const Shared<S> shared{memory};
     const Call call{{queries, keys, q_offsets, k_offsets, k_lengths},
-                    {m_tiles, heads, batch, section, CTAS == 1 ? counter : nullptr}, group, share, pair_heads, top_left, left,
+                    {m_tiles, heads, batch, section, CTAS == 1 ? counter : nullptr}, __ffs(group) - 1, share, pair_heads, top_left, left,
                     right, chunk, {table, page, page_box}, table_batch};
 
     if (threadIdx.x == 0) {
@@ -260,9 +308,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
         const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                  lse_batch, sinks};
         Consumer<S, MASK, KEYS, TERMS, CTAS, FLAVOUR> consumer(shared, call, terms, warp::group() - 1);
-        shared.ticket().for_each([&](i32 index) {
-            consumer.tile({call, index, CTAS > 1 ? cluster::rank() : 0}, results);
-        });
+        consumer.run(results, CTAS > 1 ? cluster::rank() : 0);
         consumer.settle();
     }
 }

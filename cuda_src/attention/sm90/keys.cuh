@@ -26,7 +26,7 @@ struct Pages {
 
 // A sequence's keys or values for one head.
 template <class S, Keys KEYS, int CTAS> struct Source {
-    const TensorMap& map;
+    const TensorMap* map;
     i32 head, batch, first, length;  // first: row where the sequence starts
     Pages pages;
 
@@ -65,8 +65,8 @@ private:
     __device__ __forceinline__ void copy(u8* to, Barrier* full, tma::At from) const {
 #pragma unroll
         for (int slab = 0; slab < SLABS; slab++, from.x += S::COLS, to += S::SLAB) {
-            if constexpr (CTAS == 1) tma::load(to, map, full, from);
-            else tma::load_multicast(to, map, full, (1 << CTAS) - 1, from);
+            if constexpr (CTAS == 1) tma::load(to, *map, full, from);
+            else tma::load_multicast(to, *map, full, (1 << CTAS) - 1, from);
         }
     }
 };

@@ -42,12 +42,10 @@ struct Schedule {
     }
 };
 
-// One warp takes tiles and tells the others of its CTA by a word in shared memory.
+// One thread takes tiles and tells the warps of its CTA by words in shared memory.
 struct Ticket {
     Barrier *full, *empty;
-    i32* index;
-
-    static constexpr i32 NONE = -1;
+    int4* tile;  // x < 0: none
 
     __device__ __forceinline__ void init(int readers) const {
         mbarrier::init(full, 1);
@@ -63,21 +61,24 @@ struct Ticket {
             const bool last = schedule.counter != nullptr ? taken >= count : round * workers >= count;
             if (!last && taken >= count) continue;
             mbarrier::wait(empty, (rounds & 1) ^ 1);
-            *index = last ? NONE : taken;
+            const Tile next = last ? Tile{-1, 0, 0} : schedule.at(taken);
+            *tile = make_int4(next.m, next.head, next.batch, 0);
             mbarrier::arrive(full);
             rounds++;
             if (last) break;
         }
     }
 
-    // Calls `work(index)` for every tile, by a whole warp; the number is known to be uniform.
+    // Calls `work(tile)` for every tile, by a whole warp; its numbers are known to be uniform.
     template <class Work> __device__ __forceinline__ void for_each(Work work) const {
         for (u32 parity = 0;; parity ^= 1) {
             mbarrier::wait(full, parity);
-            const i32 tile = warp::uniform(*index);
+            const int4 got = *tile;
+            __syncwarp();
             if (warp::lane() == 0) mbarrier::arrive(empty);
-            if (tile == NONE) break;
-            work(tile);
+            const Tile next{warp::uniform(got.x), warp::uniform(got.y), warp::uniform(got.z)};
+            if (next.m < 0) break;
+            work(next);
         }
     }
 };

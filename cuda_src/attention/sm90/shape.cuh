@@ -56,7 +56,7 @@ template <class S> struct Shared {
 
     __device__ __forceinline__ Ticket ticket() const {
         Barrier* first = v_empty(S::STAGES);
-        return {first, first + 1, reinterpret_cast<i32*>(first + 2)};
+        return {first, first + 1, reinterpret_cast<int4*>(first + 2)};
     }
 
     // By one thread, before anybody uses them. Warpgroups of `ctas` CTAs empty a stage.
