@@ -46,17 +46,24 @@ template <class T> struct Source {
     i32 rows;
 };
 
-// ROWS rows from `first` on; those past the end become zeros, like the columns that pad the last 16.
+// The lowest power of two that is not below n.
+__host__ __device__ constexpr int whole(int n) { return n <= 1 ? 1 : 2 * whole((n + 1) / 2); }
+
+// ROWS rows from `first` on; those past the end become zeros, like the columns that pad the last 16. A
+// thread copies the same chunk of every eighth row or so: where it lies in a line does not change.
 template <int ROWS, int COLUMNS, int THREADS, class T>
 __device__ __forceinline__ void fetch(u8* to, const Source<T>& from, i32 first) {
-    constexpr int CHUNKS = (COLUMNS + 15) / 16 * 2, FULL = COLUMNS / 8;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
-        const int row = i / CHUNKS, chunk = i % CHUNKS;
-        const bool in = first + row < from.rows && chunk < FULL;
-        const T* at = from.data + (in ? (first + row) * from.step + chunk * 8 : 0);
-        cp_async::copy<CHUNK, false>(to + Rows<T, COLUMNS>::offset(row, chunk), at, in ? CHUNK : 0);
-    }
+    constexpr int CHUNKS = (COLUMNS + 15) / 16 * 2, STEP = THREADS / whole(CHUNKS);
+    static_assert(STEP % 8 == 0 && ROWS % STEP == 0);
+    const i32 row = threadIdx.x / whole(CHUNKS), chunk = threadIdx.x % whole(CHUNKS);
+    if (chunk >= CHUNKS) return;
+    const T* at = from.data + (first + row) * from.step + chunk * 8;
+    to += Rows<T, COLUMNS>::offset(row, chunk);
+    const i32 rows = chunk < COLUMNS / 8 ? from.rows - first - row : 0;
+#pragma unroll
+    for (int i = 0; i < ROWS; i += STEP, at += STEP * from.step)
+        cp_async::copy<CHUNK, false>(to + i * Rows<T, COLUMNS>::PITCH, i < rows ? at : from.data,
+                                     i < rows ? CHUNK : 0);
 }
 
 template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 TERMS> struct Tile {
@@ -183,12 +190,13 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
         cp_async::commit();
     }
     for (i32 j = end - 1; j >= begin; j--) {
+        cp_async::wait<0>();
+        __syncthreads();  // keys are there, and nobody reads values any more
         fetch<N, DV, TILE::THREADS>(shared_v, from_v, j * N);
         cp_async::commit();
-        cp_async::wait<1>();
-        __syncthreads();
         tile.scores(__cvta_generic_to_shared(shared_q), __cvta_generic_to_shared(shared_k));
-        __syncthreads();
+        cp_async::wait<0>();
+        __syncthreads();  // values are there, and nobody reads keys any more
         if (j > begin) fetch<N, D, TILE::THREADS>(shared_k, from_k, (j - 1) * N);
         cp_async::commit();
 #pragma unroll
@@ -200,10 +208,7 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
             scale_rows(tile.o[m], tile.softmax[m].step(tile.s[m], c));
             pack_all<T>(tile.p[m], tile.s[m]);
         }
-        cp_async::wait<1>();
-        __syncthreads();
         tile.values(__cvta_generic_to_shared(shared_v));
-        __syncthreads();
     }
 #pragma unroll
     for (int m = 0; m < REPEAT; m++) {
