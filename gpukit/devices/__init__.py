@@ -55,7 +55,7 @@ def adopt(name: str, array: Any, function: str = "gpukit") -> tuple[Device, Any]
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
         return _cuda().get(array.device.id), array
-    if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
+    if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray | np.matrix):
         return cast(Device, _emulated().current()), array
     if not (_is_cuda_dlpack(array) or hasattr(array, "__cuda_array_interface__")):
         raise ArgumentError(f"{function}: {name} must be a CuPy array, a CUDA tensor that speaks "

@@ -11,6 +11,7 @@ import pytest
 from fake_device import FakeDevice
 
 import gpukit
+from gpukit import kernels
 from gpukit.errors import ArgumentError, UnknownKernelError
 from gpukit.ops.matmul import warm
 
@@ -79,9 +80,17 @@ REFUSED: list[tuple[str, Callable[[FakeDevice], Any], str]] = [
     ("scale_a", lambda f: True, "scale_a must be a real number, got bool"),
     ("scale_b", lambda f: f.array((6, 1)), r"scale_b has shape \(6, 1\)"),
     ("scale_b", lambda f: f.array((8, 6)), r"scale_b has shape \(8, 6\)"),
+    ("activation", lambda f: np.array(["relu", "silu"]), r"activation is array\(\['relu', 's"),
+    ("tf32", lambda f: "no", "tf32 is 'no'; accepted: True or False"),
+    ("tf32", lambda f: np.ones(2), r"tf32 is array\(\[1., 1.\]\); accepted: True or False"),
+    ("fast_accum", lambda f: None, "fast_accum is None; accepted: True or False"),
+    ("dtype_a", lambda f: "e4m3", "a has dtype float16 and dtype_a is 'e4m3'; accepted: None, un"),
+    ("dtype_b", lambda f: "half", "b has dtype float16 and dtype_b is 'half'; accepted: None, un"),
+    ("out_dtype", lambda f: ["f16"], r"out has dtype float16 but out_dtype is \['f16'\]"),
+    ("kernel", lambda f: [1], r"kernel is \[1\]; accepted: a rung's number, or its name"),
     ("out_dtype", lambda f: "int32", "out has dtype float16 but out_dtype is int32"),
     ("config", lambda f: "gemm:bm=12", "config gemm:bm=12,bn=256 does not go with th"),
-    ("config", lambda f: "fast", "config is 'fast'; accepted: gemm, narrow, vector, sgemm, ladder"),
+    ("config", lambda f: "fast", "config is 'fast'; accepted: gemm, narrow, .*sgemm, ladder"),
 ]
 
 
@@ -129,6 +138,20 @@ def test_residual_may_be_out_but_no_other_view_of_it(fake: FakeDevice) -> None:
                          "residual": wide.reshape(8, 6)[:4]})
 
 
+def test_a_number_that_is_none_beside_one_that_is(fake: FakeDevice) -> None:
+    with pytest.raises(ArgumentError, match=r"^matmul: alpha must be a real number, got None"):
+        gpukit.matmul(**{**arrays(fake), "alpha": None, "scale_a": 2.0})
+
+
+@pytest.mark.parametrize("k", [0, 8])
+def test_types_and_configurations_are_checked_without_work_to_do(fake: FakeDevice, k: int) -> None:
+    a, b = fake.array((0 if k else 4, k), HALF), fake.array((k, 6), HALF)
+    with pytest.raises(ArgumentError, match=r"^matmul: out_dtype is \{\}; accepted: float32"):
+        gpukit.matmul(a, b, out_dtype={})
+    with pytest.raises(ArgumentError, match=r"^matmul: config is 'fast'; accepted: gemm, "):
+        gpukit.matmul(a, b, config="fast")
+
+
 def test_products_of_scales_must_fit_too(fake: FakeDevice) -> None:
     given = {**arrays(fake), "alpha": 1e20, "scale_a": 1e20, "scale_b": None}
     with pytest.raises(ArgumentError, match=r"alpha times scale_a times scale_b is 1e.40"):
@@ -151,6 +174,28 @@ def test_read_only_outputs(fake: FakeDevice) -> None:
 def test_8_bit_types(fake: FakeDevice, dtype: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=f"^matmul: {message}"):
         gpukit.matmul(fake.array((4, 16), dtype), fake.array((16, 6), dtype), **given)
+
+
+@pytest.mark.parametrize(("held", "said"), [("float8_e4m3fn", "e5m2"), ("float8_e5m2", "f8")])
+def test_8_bit_arrays_hold_what_they_say(held: str, said: str) -> None:
+    a = np.zeros((4, 16), getattr(pytest.importorskip("ml_dtypes"), held))
+    with pytest.raises(ArgumentError, match=f"^matmul: a has dtype {held} and dtype_a is '{said}'; "
+                                            "accepted: None, or 'e[45]m[32]', what it holds"):
+        gpukit.matmul(a, a.T, dtype_a=said)
+
+
+def test_matrices_of_numpy_are_no_arrays() -> None:
+    a = np.zeros((4, 4), HALF).view(np.matrix)
+    with pytest.raises(ArgumentError, match=r"^matmul: a must be .* a NumPy array, got matrix"):
+        gpukit.matmul(a, a)
+
+
+def test_groups_are_no_taller_than_the_product(fake: FakeDevice) -> None:
+    """The kernel multiplies their height by the columns, in 32 bits."""
+    a, b = fake.array((300, 64), HALF), fake.array((64, 700), HALF)
+    gpukit.matmul(a, b, config=f"gemm:bm=64,bn=128,share=pingpong,group={2**40}")
+    position = [p.name for p in kernels.get("matmul.sm90.gemm").params].index("group")
+    assert fake.launches[-1].args[position] == 5
 
 
 def test_rungs_have_no_epilogue_and_two_dimensions(fake: FakeDevice) -> None:
@@ -296,6 +341,15 @@ def test_residual_may_be_out_on_the_short_way(calls: Calls) -> None:
     assert warm.call(*arguments(out=out, residual=out)) is out
     beside = Array((64, 16), HALF, Pointer(0x8010))
     assert warm.call(*arguments(out=out, residual=beside)) is None
+
+
+def test_only_residual_may_be_out_on_the_short_way(calls: Calls) -> None:
+    place = Array((64, 1), "float32", Pointer(0x8000))  # of factors, too
+    b, apart = Array((32, 1), HALF, Pointer(0x3000)), Array((64, 1), "float32", Pointer(0x9000))
+    given = {"b": b, "bias": None, "out_dtype": "float32"}
+    remember(calls, **given, out=place, residual=place, scale_a=apart)
+    assert warm.call(*arguments(**given, out=place, residual=place, scale_a=apart)) is place
+    assert warm.call(*arguments(**given, out=place, residual=place, scale_a=place)) is None
 
 
 def test_on_another_device_than_the_current_one(calls: Calls) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpukit.errors import ArgumentError
 from gpukit.ops.matmul import arguments, ladder, run, warm
-from gpukit.ops.matmul.configs import Config
+from gpukit.ops.matmul.configs import Config, parse
 
 
 def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str | None = None,
@@ -65,14 +65,18 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
     done = warm.call(*given, config)
     if done is not None:
         return done
+    forced = None if config is None else parse(config)
     call = arguments.check(*given)
-    launch = run.run(call, config)
+    launch = run.run(call, forced)
     if launch is not None and not call.device.emulated:
         warm.keep((*given, config), call, launch)
     return call.out
 
 
 def _rung(given: tuple[Any, ...], kernel: int | str, config: Config | str | None) -> Any:
+    if not isinstance(kernel, int | str):
+        raise ArgumentError(f"matmul: kernel is {kernel!r:.60}; accepted: a rung's number, or its "
+                            "name in `gpukit list`")
     ladder.rungs(kernel)
     call = arguments.check(*given)
     _check_rung(call, kernel, config)

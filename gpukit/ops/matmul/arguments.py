@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,33 +79,45 @@ def check(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, a
         ArgumentError: names the argument, what was given, what is accepted.
     """
     a, held_a = _bytes("a", a, dtype_a)
-    b, held_b = _bytes("b", b, dtype_b if dtype_b is not None else held_a)
+    b, held_b = _bytes("b", b, dtype_b, held_a)
     device, a = _operand("a", a, held_a, None)
     _, b = _operand("b", b, held_b, device)
-    dtype = _dtype(a, b, held_a, held_b, tf32)
+    dtype = _dtype(a, b, held_a, held_b, _flag("tf32", tf32))
     lead = _leading(a, b)
     shape = (*lead, a.shape[-2], b.shape[-1])
     out = _output(out, out_dtype, shape, dtype, a, b, device)
     scales = scaling.check(scale_a, scale_b, a, b, out, dtype, device)
-    sums = ("blocks" if scales.blocks else "promoted" if held_a and not fast_accum else "plain")
+    fast = _flag("fast_accum", fast_accum)
+    sums = "blocks" if scales.blocks else "promoted" if held_a and not fast else "plain"
     return Call(
         device, dtype, a, b, out, _bias(bias, out, device), _residual(residual, out, device),
         scales.a, scales.b, _alpha(alpha, scales.factor), _activation(activation), sums)
 
 
-def _bytes(name: str, array: Any, given: Any) -> tuple[Any, str | None]:
+def _bytes(name: str, array: Any, given: Any,
+           default: str | None = None) -> tuple[Any, str | None]:
     """An 8-bit float array as bytes, and which format they hold; others as they are."""
     dtype = str(getattr(array, "dtype", ""))
     own = _FP8.get(dtype.removeprefix("torch."))
+    holds_bytes = dtype.removeprefix("torch.") == "uint8"
+    accepted = tuple(_FP8.values()) if holds_bytes else (None, own)
+    held = default if given is None and holds_bytes else given
+    if held not in accepted:
+        raise ArgumentError(f"matmul: {name} has dtype {dtype or type(array).__name__} and "
+                            f"dtype_{name} is {given!r}; accepted: "
+                            + ("'e4m3' or 'e5m2', what the bytes hold" if holds_bytes else
+                               f"None, or {own!r}, what it holds" if own else
+                               "None, unless it holds bytes"))
     if own:
         kind = sys.modules["torch"].uint8 if dtype.startswith("torch.") else np.uint8
         return array.view(kind), own
-    if dtype.removeprefix("torch.") != "uint8":
-        return array, None
-    if given not in _FP8.values():
-        raise ArgumentError(f"matmul: {name} has dtype uint8 and dtype_{name} is {given!r}; "
-                            "accepted: 'e4m3' or 'e5m2', what the bytes hold")
-    return array, str(given)
+    return array, held
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentError(f"matmul: {name} is {value!r:.60}; accepted: True or False")
+    return bool(value)
 
 
 def _operand(name: str, array: Any, held: str | None,
@@ -124,7 +137,7 @@ def _operand(name: str, array: Any, held: str | None,
     return device, array
 
 
-def _dtype(a: Any, b: Any, held_a: str | None, held_b: str | None, tf32: Any) -> str:
+def _dtype(a: Any, b: Any, held_a: str | None, held_b: str | None, tf32: bool) -> str:
     if held_a is not None and held_b is not None:
         return held_a if held_a == held_b else f"{held_a}_{held_b}"
     if held_a != held_b or a.dtype != b.dtype:
@@ -150,7 +163,7 @@ def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], dtype: str, a: Any
             device: Device) -> Any:
     if out is None:
         default = "bf16" if dtype in EIGHT_BIT else a.dtype
-        chosen = dtypes.of(out_dtype if out_dtype is not None else default)
+        chosen = _type(out_dtype if out_dtype is not None else default)
         if chosen is None or chosen.name in _FP8.values():
             raise ArgumentError(f"matmul: out_dtype is {out_dtype}; "
                                 "accepted: float32, float16, bfloat16")
@@ -158,7 +171,7 @@ def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], dtype: str, a: Any
     where, out = devices.adopt("out", out, _MATMUL)
     arrays.check_device(_MATMUL, "out", where, device)
     arrays.check_float(_MATMUL, "out", out)
-    if out_dtype is not None and dtypes.of(out_dtype) is not dtypes.of(out.dtype):
+    if out_dtype is not None and _type(out_dtype) is not dtypes.of(out.dtype):
         raise ArgumentError(f"matmul: out has dtype {out.dtype} but out_dtype is {out_dtype}")
     if out.shape != shape:
         raise ArgumentError(f"matmul: out has shape {out.shape}, the product has {shape}")
@@ -169,6 +182,11 @@ def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], dtype: str, a: Any
     for name, array in (("a", a), ("b", b)):
         arrays.check_no_overlap(_MATMUL, name, out, array, device, same_ok=False)
     return out
+
+
+def _type(given: Any) -> dtypes.DType | None:
+    """The type that was asked for; None for whatever is no type."""
+    return dtypes.of(given) if isinstance(given, Hashable) else None
 
 
 def _check_rows(name: str, array: Any) -> None:
@@ -230,7 +248,7 @@ def _alpha(alpha: Any, factor: float) -> float:
 def _activation(activation: Any) -> str:
     if activation is None:
         return "none"
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ArgumentError(f"matmul: activation is {activation!r}; accepted: None, "
                             f"{', '.join(ACTIVATIONS)}")
     return str(activation)

@@ -51,7 +51,7 @@ def _gemm(config: Gemm, problem: Problem, layout: Layout, scales: ScaleSteps, bi
     enqueue = kernel.bind((clusters * config.cluster,), (specs.GEMM_THREADS,))
 
     swap = config.swap
-    sizes = (*limits.sizes(config, problem), problem.k, problem.batch, config.group)
+    sizes = (*limits.sizes(config, problem), problem.k, problem.batch, min(config.group, rows))
     steps_c = layout.c_row, layout.c_batch
     steps_bias = _turned((0, int(bias)), swap)
     steps_residual = (*_turned((layout.residual_row, 1), swap), layout.residual_batch)

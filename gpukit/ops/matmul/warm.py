@@ -17,6 +17,7 @@ from gpukit.ops.matmul.arguments import Call
 
 _CAPACITY = 4096  # a program that never repeats a shape must not grow without bound
 _F32_MAX = float(np.finfo(np.float32).max)
+_RESIDUAL = 1  # of bias, residual, scale_a and scale_b
 
 
 class _Entry(NamedTuple):
@@ -53,11 +54,13 @@ def call(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, al
     Args:
         words: out_dtype, tf32, dtype_a, dtype_b, fast_accum, config.
     """
+    if type(alpha) is not float:
+        return None
     if type(scale_a) is float:
         alpha, scale_a = alpha * scale_a, None
     if type(scale_b) is float:
         alpha, scale_b = alpha * scale_b, None
-    if type(alpha) is not float or not -_F32_MAX <= alpha <= _F32_MAX:
+    if not -_F32_MAX <= alpha <= _F32_MAX:
         return None
     others = _others(bias, residual, scale_a, scale_b)
     entry = _find(a, b, out, others, activation, words)
@@ -169,8 +172,8 @@ def _apart(entry: _Entry, a: int, b: int, out: Any, others: tuple[Any, ...]) -> 
     if ((low < a + entry.span_a[1] and a + entry.span_a[0] < high)
             or (low < b + entry.span_b[1] and b + entry.span_b[0] < high)):
         return False
-    for x, (first, last) in zip(others, entry.others, strict=True):
-        if x is None or (x is others[1] and x.data.ptr == start and x.strides == out.strides):
+    for i, (x, (first, last)) in enumerate(zip(others, entry.others, strict=True)):
+        if x is None or (i == _RESIDUAL and x.data.ptr == start and x.strides == out.strides):
             continue
         if low < x.data.ptr + last and x.data.ptr + first < high:
             return False
