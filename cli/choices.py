@@ -47,7 +47,7 @@ def _packed(found: Explanation) -> str:
     """Say what is copied first."""
     problem = found.problem
     names = [name for name, ok in (("A", problem.tma_a), ("B", problem.tma_b)) if not ok]
-    if found.config.kind not in ("gemm", "narrow") or not names:
+    if found.config.kind not in ("gemm", "narrow", "tcgen05") or not names:
         return ""
     return f"; {' and '.join(names)} packed first: TMA cannot address it as it is"
 

@@ -15,6 +15,7 @@ from gpukit.kernels import (
     matmul_sm80,
     matmul_sm90,
     matmul_sm100,
+    matmul_sm100_library,
     sampling,
     timing,
 )
@@ -27,7 +28,7 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
     families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
-                matmul_helpers, attention, attention_decode, sampling, timing)
+                matmul_sm100_library, matmul_helpers, attention, attention_decode, sampling, timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

@@ -16,7 +16,18 @@ from gpukit.devices.models import MODELS
 from gpukit.devices.protocol import Properties
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import matmul_library as specs
-from gpukit.ops.matmul import Gemm, Ladder, Narrow, Problem, Sgemm, Vector, choose, limits, tuned
+from gpukit.ops.matmul import (
+    Gemm,
+    Ladder,
+    Narrow,
+    Problem,
+    Sgemm,
+    Tcgen05,
+    Vector,
+    choose,
+    limits,
+    tuned,
+)
 from gpukit.ops.matmul.candidates import candidates
 from gpukit.ops.matmul.choose import modelled, ranking
 from gpukit.ops.matmul.configs import Config, parse
@@ -121,14 +132,14 @@ def test_few_rows_stream_the_weights() -> None:
 
 def test_other_gpus() -> None:
     assert choose(Problem(512, 512, 512), A100) == Ladder("sm80.a3")
-    assert choose(Problem(512, 512, 512), B200) == Ladder("sm80.a3")
+    assert isinstance(choose(Problem(512, 512, 512), B200), Tcgen05)
     assert choose(Problem(512, 512, 512), T4) == Ladder("k1")
     assert choose(Problem(512, 512, 512, a=""), A100) == Ladder("k1")
     assert choose(Problem(2, 512, 512), A100) == Vector()
     assert choose(Problem(512, 512, 512, dtype="f32", out="f32"), T4) == Ladder("k1")
     assert choose(Problem(8, 512, 512, dtype="f32", out="f32"), H100) == Vector()
     assert choose(Problem(8, 512, 512, dtype="tf32", out="f32"), A100) == Vector()
-    with pytest.raises(UnsupportedError, match="operands of e4m3 need sm_90a, this GPU is sm_80"):
+    with pytest.raises(UnsupportedError, match="operands of e4m3 need sm_90a or sm_100a, this"):
         choose(Problem(512, 512, 512, dtype="e4m3", sums="promoted"), A100)
 
 
@@ -212,7 +223,7 @@ def test_text_and_back(config: Config) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("gem", "accepted: gemm, narrow, vector, sgemm, ladder"),
+    ("gem", "accepted: gemm, narrow, tcgen05, vector, sgemm, ladder"),
     ("gemm:bm", "'bm' is not of the form"),
     ("gemm:bm=wide", r"bm='wide'; accepted: bm \(int\)"), ("gemm:width=3", "width=3; accepted"),
     ("narrow:split=true", "split=True; accepted"), ("gemm:swap=1", "swap=1; accepted"),

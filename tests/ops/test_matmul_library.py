@@ -16,7 +16,6 @@ import gpukit
 from gpukit import dtypes, emulator
 from gpukit.devices import emulated
 from gpukit.emulator.policies import POLICIES
-from gpukit.errors import UnsupportedError
 from gpukit.ops.matmul import Gemm
 
 LAYOUTS = ("nt", "nn", "tn", "tt")
@@ -310,25 +309,6 @@ def test_every_schedule_gives_the_same_bits(policy: str, config: str,
         monkeypatch.setattr(emulator, "run", partial(run, policy=policy, seed=seed))
         results.append(Product(200, 72, 200, **EVERYTHING).run(config=config).tobytes())
     assert len(set(results)) == 1
-
-
-# Other GPUs
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_blackwell_runs_the_ampere_ladder_for_now(layout: str) -> None:
-    emulated.get("b200").use()
-    Product(40, 48, 72, layout).run()
-    Product(40, 48, 72, layout, batch=(2,), batch_b=(2,), pads=(0, 0, 1), **EVERYTHING | {
-        "scales": ("one", "one")}).run()
-
-
-def test_blackwell_has_no_8_bit_kernel_yet_and_does_tf32_exactly() -> None:
-    emulated.get("b200").use()
-    Product(20, 24, 40, dtype="f32", tf32=True).run()
-    p = Product(20, 24, 40, dtype="e4m3")
-    with pytest.raises(UnsupportedError, match="operands of e4m3 need sm_90a, this GPU is sm_100"):
-        gpukit.matmul(p.a, p.b)
 
 
 # Anything

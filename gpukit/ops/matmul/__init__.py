@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpukit.ops.matmul.api import matmul
 from gpukit.ops.matmul.choose import choose
-from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Vector
+from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Tcgen05, Vector
 from gpukit.ops.matmul.problem import Problem
 
-__all__ = ["Config", "Gemm", "Ladder", "Narrow", "Problem", "Sgemm", "Vector", "choose", "matmul"]
+__all__ = ["Config", "Gemm", "Ladder", "Narrow", "Problem", "Sgemm", "Tcgen05", "Vector", "choose",
+           "matmul"]

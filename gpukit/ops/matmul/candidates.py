@@ -7,14 +7,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gpukit.devices.protocol import Properties
-from gpukit.ops.matmul import limits
-from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Sgemm
+from gpukit.ops.matmul import limits, sm100_limits
+from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Sgemm, Tcgen05
 from gpukit.ops.matmul.problem import Problem
 
 _CLUSTERS = ((1, 1), (2, 1), (1, 2))  # wider ones never won a sweep on an H200
 _ANY_SIZE = 1 << 20
 _SWAPPED_BELOW = 128  # rows of C: with more, tiles of C itself fit as well
 _NARROW_BELOW = 257
+_SWAPPED_UP_TO = 256  # rows of C on Blackwell, whose transposed tiles are as wide
 _FEW_CTAS = 4  # per SM: more of them run one after the other
 
 
@@ -36,6 +37,40 @@ def sgemms(problem: Problem, properties: Properties) -> tuple[Sgemm, ...]:
     few = _FEW_CTAS * properties.sm_count
     return tuple(c for c in found if not limits.refusal(c, problem, properties)
                  and (c.split == 1 or limits.sgemm_ctas(c, problem) <= few))
+
+
+def tcgen05s(problem: Problem, properties: Properties) -> tuple[Tcgen05, ...]:
+    """Those for Blackwell's tensor cores that fit, no wider than C is; the transposed product where
+    C has few rows, or rows that only it can write. Slices of K where tiles leave SMs idle."""
+    kind = replace(problem, m=_ANY_SIZE, n=_ANY_SIZE, k=_ANY_SIZE, batch=1, act="none")
+    found: list[Tcgen05] = []
+    for swap in (False, True):
+        if swap and problem.tma_c and problem.m > _SWAPPED_UP_TO:
+            continue
+        columns = problem.m if swap else problem.n
+        found += (c for c in _tcgen05s(kind, properties, swap, 1) if c.bn - 16 < columns)
+        for tile in _tcgen05s(kind, properties, swap, 2):
+            if tile.bn - 16 < columns:
+                found += _slices(tile, problem, properties)
+    return tuple(found)
+
+
+def _slices(tile: Tcgen05, problem: Problem, properties: Properties) -> Iterator[Tcgen05]:
+    """More and more slices of K, until every SM has one."""
+    steps = sm100_limits.steps(problem)
+    ctas = sm100_limits.cluster_tiles(replace(tile, split=1), problem) * tile.cluster
+    for split in (2, 3, 4, 6, 8, 12, 16):
+        if split <= steps and ctas * (split - 1) < properties.sm_count:
+            yield replace(tile, split=split)
+
+
+@lru_cache(maxsize=256)
+def _tcgen05s(kind: Problem, properties: Properties, swap: bool, split: int) -> tuple[Tcgen05, ...]:
+    tiles = (Tcgen05(bn, ctas, cluster, swap=swap, split=split) for bn in range(16, 257, 16)
+             for ctas, cluster in ((2, 2), (2, 4), (1, 1), (1, 2)))
+    deep = (limits.settled(tile, kind, properties) for tile in tiles)
+    return tuple(c for c in deep if isinstance(c, Tcgen05)
+                 and not limits.refusal(c, kind, properties))
 
 
 def _padded(m: int) -> int:

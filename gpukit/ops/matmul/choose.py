@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from gpukit.devices.protocol import Properties
 from gpukit.errors import UnsupportedError
 from gpukit.kernels.matmul_library import EIGHT_BIT
-from gpukit.ops.matmul import limits, model, tuned
-from gpukit.ops.matmul.candidates import candidates, sgemms
+from gpukit.ops.matmul import limits, model, sm100_model, tuned
+from gpukit.ops.matmul.candidates import candidates, sgemms, tcgen05s
 from gpukit.ops.matmul.configs import Config, Ladder, Vector
 from gpukit.ops.matmul.problem import Problem
 
@@ -43,14 +44,22 @@ def ranking(problem: Problem, properties: Properties) -> list[Estimate]:
     Raises:
         UnsupportedError: the GPU has no kernel for such operands.
     """
-    if properties.capability != (9, 0) or problem.dtype == "f32":
+    considered, estimate = _tensor_cores(problem, properties)
+    if not considered:
         considered = _elsewhere(problem, properties)
-    else:
-        considered = candidates(problem, properties)
-        if problem.m <= _vector_rows(problem):
-            considered = (*considered, Vector())
-    ranked = [Estimate(model.microseconds(c, problem, properties), c) for c in considered]
+    elif problem.m <= _vector_rows(problem):
+        considered = (*considered, Vector())
+    ranked = [Estimate(estimate(c, problem, properties), c) for c in considered]
     return sorted(ranked, key=lambda estimate: estimate.microseconds)
+
+
+def _tensor_cores(problem: Problem,
+                  properties: Properties) -> tuple[tuple[Config, ...], Callable[..., float]]:
+    """What runs on the tensor cores of Hopper and Blackwell, and the model of it."""
+    if problem.dtype != "f32" and properties.capability == (10, 0):
+        return tcgen05s(problem, properties), sm100_model.microseconds
+    hopper = problem.dtype != "f32" and properties.capability == (9, 0)
+    return candidates(problem, properties) if hopper else (), model.microseconds
 
 
 def _vector_rows(problem: Problem) -> int:
@@ -62,10 +71,12 @@ def _vector_rows(problem: Problem) -> int:
 
 
 def _elsewhere(problem: Problem, properties: Properties) -> tuple[Config, ...]:
-    """What runs where `matmul.sm90` does not: one kernel, or one whose tile is to be chosen."""
-    if problem.dtype in EIGHT_BIT and properties.capability != (9, 0):
-        raise UnsupportedError(f"matmul: operands of {problem.dtype} need sm_90a, this GPU is "
-                               f"{properties.arch}")
+    """What runs without those: one kernel, or one whose tile is to be chosen."""
+    if problem.dtype in EIGHT_BIT:
+        needed = "sm_90a" if problem.sums == "blocks" else "sm_90a or sm_100a"
+        with_what = " with factors of blocks of 128" if problem.sums == "blocks" else ""
+        raise UnsupportedError(f"matmul: operands of {problem.dtype}{with_what} need {needed}, "
+                               f"this GPU is {properties.arch}")
     for config in (Vector(), Ladder("sm80.a3")):
         if not limits.refusal(config, problem, properties):
             return (config,)

@@ -2,6 +2,7 @@
 
     gemm:bm=128,bn=256,cm=2     matmul.sm90.gemm
     narrow:rows=32,bn=16        matmul.sm90.narrow
+    tcgen05:bn=256,ctas=2       matmul.sm100.gemm
     vector                      matmul.gemv_nk or gemv_kn, tuned by `gpukit.ops.gemv`
     sgemm:bm=128,bn=128         matmul.sgemm, for float32
     ladder:rung=sm80.a3         a kernel of the ladder, and an epilogue of its own
@@ -83,6 +84,33 @@ class Narrow:
 
 
 @dataclass(frozen=True)
+class Tcgen05:
+    """`matmul.sm100.gemm`: Blackwell's tensor cores.
+
+    Attributes:
+        bn: columns of C per CTA; of C^T if swap.
+        ctas: CTAs that multiply together: tiles of 128 or 256 rows.
+        cluster: CTAs along the rows; they share the tiles of columns.
+        stages: tiles of A and B in flight; 0: as many as shared memory holds.
+        swap: compute C^T = B^T A^T, which gives the tensor cores' 128 rows to N.
+        split: slices of K, at most, each a tile of its own; a second kernel adds them up.
+        group: rows of cluster tiles that are walked together.
+    """
+
+    kind: ClassVar[str] = "tcgen05"
+    bn: int = 128
+    ctas: int = 2
+    cluster: int = 2
+    stages: int = 0
+    swap: bool = False
+    split: int = 1
+    group: int = 8
+
+    def __str__(self) -> str:
+        return text(self)
+
+
+@dataclass(frozen=True)
 class Vector:
     """`matmul.gemv_nk` or `gemv_kn`: up to 8 rows of A, without tensor cores."""
 
@@ -123,9 +151,10 @@ class Ladder:
         return text(self)
 
 
-Config = Gemm | Narrow | Vector | Sgemm | Ladder
+Config = Gemm | Narrow | Tcgen05 | Vector | Sgemm | Ladder
 _ALWAYS = 2  # settings that a text names in any case
-_KINDS: dict[str, type[Config]] = {c.kind: c for c in (Gemm, Narrow, Vector, Sgemm, Ladder)}
+_KINDS: dict[str, type[Config]] = {
+    c.kind: c for c in (Gemm, Narrow, Tcgen05, Vector, Sgemm, Ladder)}
 
 
 def text(config: Config) -> str:
@@ -141,7 +170,7 @@ def parse(given: Config | str) -> Config:
     Raises:
         ArgumentError: no such kind, setting or value.
     """
-    if isinstance(given, Gemm | Narrow | Vector | Sgemm | Ladder):
+    if isinstance(given, Gemm | Narrow | Tcgen05 | Vector | Sgemm | Ladder):
         return given
     kind, _, rest = str(given).partition(":")
     if kind not in _KINDS:

@@ -8,9 +8,11 @@ from dataclasses import replace
 from gpukit.devices.protocol import Properties
 from gpukit.kernels import matmul_library as specs
 from gpukit.kernels.matmul import SGEMM, SGEMM_BK
-from gpukit.kernels.spec import KernelSpec, Value
-from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Vector
+from gpukit.kernels.spec import Value
+from gpukit.ops.matmul import sm100_limits
+from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Tcgen05, Vector
 from gpukit.ops.matmul.problem import Problem
+from gpukit.ops.matmul.sm100_limits import known
 
 TENSOR_TYPES = ("bf16", "f16", "tf32", *specs.EIGHT_BIT)
 _EXACT = ("f32", "tf32", "f16", "bf16")  # what kernels without such tensor cores multiply exactly
@@ -36,6 +38,8 @@ def refusal(config: Config, problem: Problem, properties: Properties) -> str:
     """Why a problem cannot be solved with a configuration; "" if it can."""
     reasons = (_gemm(config, problem, properties) if isinstance(config, Gemm)
                else _narrow(config, problem, properties) if isinstance(config, Narrow)
+               else sm100_limits.refusal(config, problem, properties)
+               if isinstance(config, Tcgen05)
                else _vector(problem, properties) if isinstance(config, Vector)
                else _sgemm(config, problem, properties) if isinstance(config, Sgemm)
                else _ladder(config.rung, problem, properties))
@@ -46,6 +50,8 @@ def settled(config: Config, problem: Problem, properties: Properties) -> Config:
     """The configuration with as many stages as fit, where it leaves them open."""
     if isinstance(config, Vector | Sgemm | Ladder) or config.stages:
         return config
+    if isinstance(config, Tcgen05):
+        return sm100_limits.settled(config, problem, properties)
     spec = specs.NARROW if isinstance(config, Narrow) else specs.GEMM
     counts = next(t.choices for t in spec.tunables if t.name == "stages")
     shared = (spec.shared_bytes({**tunables(config, problem), "stages": n}) for n in counts)
@@ -119,17 +125,9 @@ def _tensor_cores(problem: Problem, properties: Properties) -> Iterator[str]:
         yield f"tensor cores multiply {', '.join(TENSOR_TYPES)}, not {problem.dtype}"
 
 
-def _known(spec: KernelSpec, config: Gemm | Narrow | Sgemm) -> Iterator[str]:
-    """Values that no variant of the kernel has."""
-    for tunable in spec.tunables:
-        value = getattr(config, tunable.name, tunable.default)
-        if value not in tunable.choices:
-            yield f"{tunable.name}={value} is none of {', '.join(map(str, tunable.choices))}"
-
-
 def _gemm(config: Gemm, problem: Problem, properties: Properties) -> Iterator[str]:
     yield from _tensor_cores(problem, properties)
-    yield from _known(specs.GEMM, config)
+    yield from known(specs.GEMM, config)
     yield from _tile(config, problem)
     yield from _sharing(config, problem)
     needed = specs.GEMM.shared_bytes(tunables(config, problem))
@@ -214,7 +212,7 @@ def _blockwise(config: Gemm) -> Iterator[str]:
 
 def _narrow(config: Narrow, problem: Problem, properties: Properties) -> Iterator[str]:
     yield from _tensor_cores(problem, properties)
-    yield from _known(specs.NARROW, config)
+    yield from known(specs.NARROW, config)
     if problem.majors != ("k", "k"):
         yield "both operands must run along K"
     if problem.sums == "blocks" and config.rows % 16:
@@ -252,7 +250,7 @@ def _vector(problem: Problem, properties: Properties) -> Iterator[str]:
 def _sgemm(config: Sgemm, problem: Problem, properties: Properties) -> Iterator[str]:
     if problem.dtype not in ("f32", "tf32"):
         yield f"it multiplies f32, not {problem.dtype}"
-    yield from _known(SGEMM, config)
+    yield from known(SGEMM, config)
     if config.bm * config.bn < 64 * 64:
         yield f"a tile of {config.bm} x {config.bn} has too few threads for its copies"
     if not 1 <= config.split * SGEMM_BK <= max(SGEMM_BK, problem.k):

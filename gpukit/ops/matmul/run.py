@@ -6,10 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from gpukit.errors import ArgumentError
-from gpukit.ops.matmul import fallback, limits, simt, sm90, stacks, vector, workspace
+from gpukit.ops.matmul import fallback, limits, simt, sm90, sm100, stacks, vector, workspace
 from gpukit.ops.matmul.arguments import Call
 from gpukit.ops.matmul.choose import choose
-from gpukit.ops.matmul.configs import Config, Gemm, Ladder, Narrow, Sgemm, Vector, parse
+from gpukit.ops.matmul.configs import (
+    Config,
+    Gemm,
+    Ladder,
+    Narrow,
+    Sgemm,
+    Tcgen05,
+    Vector,
+    parse,
+)
 from gpukit.ops.matmul.problem import Layout, Problem, describe
 
 Launch = Callable[..., None]
@@ -69,7 +78,8 @@ def handles(call: Call) -> tuple[Any, ...]:
             pointer(call.residual), call.alpha, pointer(call.scale_a), pointer(call.scale_b))
 
 
-def _packing(config: Gemm | Narrow, problem: Problem, layout: Layout, call: Call) -> Launch:
+def _packing(config: Gemm | Narrow | Tcgen05, problem: Problem, layout: Layout,
+             call: Call) -> Launch:
     """The launch, after copies of what TMA cannot address as it is."""
     device = call.device
     a = None if problem.tma_a else workspace.bind(device, call.a)
@@ -78,7 +88,10 @@ def _packing(config: Gemm | Narrow, problem: Problem, layout: Layout, call: Call
     layout = layout._replace(
         a=a.operand if a else layout.a, b=b.operand if b else layout.b,
         scale_pitch=scale.operand.pitch if scale else layout.scale_pitch)
-    launch = sm90.bind(config, problem, layout, call)
+    if isinstance(config, Tcgen05):
+        launch = sm100.bind(config, problem, layout, call)
+    else:
+        launch = sm90.bind(config, problem, layout, call)
     if not (a or b or scale):
         return launch
 
