@@ -11,7 +11,8 @@ PIECE = 64 * ROW  # bytes of a write-out buffer, two for each of two warpgroups
 GEMM_THREADS = 384  # a producing warpgroup and two that consume
 # What 8-bit operands are: both of one format, or A's and B's.
 EIGHT_BIT = ("e4m3", "e5m2", "e4m3_e5m2", "e5m2_e4m3")
-ITEMSIZE = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4, **dict.fromkeys(EIGHT_BIT, 1)}
+FOUR_BIT = "e2m1"  # two in a byte, which is what is counted along K
+ITEMSIZE = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4, **dict.fromkeys((*EIGHT_BIT, FOUR_BIT), 1)}
 
 _INPUTS = ("bf16", "f16", "tf32", *EIGHT_BIT)
 _OUTPUTS = ("bf16", "f16", "f32")
@@ -172,6 +173,11 @@ GEMM = KernelSpec(
     ),
 )
 
+_EXACT_NARROW: list[dict[str, Value]] = [
+    {"dtype": "e4m3", "rows": 128, "bn": bn, "stages": 6, "sums": sums, "extras": "true",
+     "act": "gelu"}
+    for sums, bn in (("promoted", 64), ("promoted", 128), ("blocks", 64), ("blocks", 112))]
+
 NARROW = KernelSpec(
     name="matmul.sm90.narrow",
     source="matmul/sm90/narrow.cu",
@@ -204,9 +210,7 @@ NARROW = KernelSpec(
         {"dtype": "f16", "out": "f32", "split": 4}, {"dtype": "tf32", "out": "f32"},
         {"dtype": "e4m3", "extras": "true", "act": "silu"}, {"dtype": "e5m2", "rows": 24},
         {"extras": "true", "act": "gelu", "bn": 64}, {"act": "relu", "rows": 56},
-        *({"dtype": "e4m3", "rows": 128, "bn": bn, "stages": 6, "sums": sums, "extras": "true",
-           "act": "gelu"}
-          for sums, bn in (("promoted", 64), ("promoted", 128), ("blocks", 64), ("blocks", 112))),
+        *_EXACT_NARROW,
         {"dtype": "e5m2", "rows": 48, "bn": 8, "split": 2, "sums": "blocks"},
         {"dtype": "e4m3_e5m2"},
     ),
