@@ -166,7 +166,7 @@ def test_read_only_outputs(fake: FakeDevice) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "given", "message"), [
-    ("uint8", {"dtype_a": "e3m4"}, "a has dtype uint8 and dtype_a is 'e3m4'; accepted: 'e4m3' or"),
+    ("uint8", {"dtype_a": "e3m4"}, "a has dtype uint8 and dtype_a is 'e3m4'; accepted: 'e4m3', "),
     ("uint8", {"dtype_b": "e4m3"}, "a has dtype uint8 and dtype_a is None"),
     ("uint8", {"dtype_a": "e4m3", "out_dtype": "e4m3"}, "out_dtype is e4m3; accepted: float32"),
     ("uint8", {"dtype_a": "e4m3", "out_dtype": "uint8"}, "out_dtype is uint8; accepted: float32"),

@@ -27,7 +27,8 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
     Args:
         a: [..., M, K], float32, float16, bfloat16 or an 8-bit float; any strides.
         b: [..., K, N], the same dtype, or another 8-bit float; leading dimensions are equal, or
-            absent from a or b.
+            absent from a or b. 4-bit floats (Blackwell) are uint8 arrays [M, K / 2] and [K / 2, N],
+            two along K in a byte, the first one in its lower half.
         out: [..., M, N] to write: elements of a row next to each other, rows in order. It must not
             overlap a, b or bias; it may be residual itself.
         bias: [N] of out's dtype.
@@ -37,18 +38,22 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
         scale_a: a number, one float32 on the device, or a float32 for each row: a.shape[:-1].
         scale_b: a number, one float32 on the device, or a float32 for each column: [..., N].
             For 8-bit operands of two dimensions also one per block: of 1 x 128 elements of a,
-            [M, K / 128], and of 128 x 128 of b, [K / 128, N / 128], rounded up.
+            [M, K / 128], and of 128 x 128 of b, [K / 128, N / 128], rounded up (Hopper); or, as
+            uint8, a power of two (ue8m0) per 32 elements of K, [M, K / 32] and [K / 32, N]: mxfp8
+            (Blackwell). 4-bit operands take a ue4m3 per 16 elements, [M, K / 16] and [K / 16, N]:
+            nvfp4, whose global factors are for alpha.
         out_dtype: float32, float16 or bfloat16, where out is not given; by default a's dtype, and
-            bfloat16 for 8-bit operands.
+            bfloat16 for 8- and 4-bit operands.
         tf32: multiply float32 operands as tf32 where the GPU can: 10 bits of mantissa.
-        dtype_a, dtype_b: "e4m3" or "e5m2": what uint8 arrays hold (CuPy has no dtype for them).
-            NumPy arrays of ml_dtypes and torch's float8 tensors say so themselves.
+        dtype_a, dtype_b: "e4m3", "e5m2" or "e2m1": what uint8 arrays hold (CuPy has no dtype for
+            them). NumPy arrays of ml_dtypes and torch's float8 tensors say so themselves.
         fast_accum: let Hopper's tensor cores add up 8-bit products alone, with about 14 bits;
             otherwise their sums of 128 products are added up in float32.
         kernel: a rung of the ladder of kernels that teach, by number (the one for this GPU) or by
             a name of `gpukit list`. Rungs take two dimensions, no epilogue, and ask more of types
             and layout. By default the library chooses among its own kernels.
-        config: how to run the library's kernel: "gemm:bm=128,bn=256", see its `configs`.
+        config: how to run the library's kernel: "gemm:bm=128,bn=256" on Hopper,
+            "tcgen05:bn=256,ctas=2" on Blackwell, see its `configs`.
 
     Returns:
         [..., M, N]; the epilogue of zeros where K = 0.

@@ -13,7 +13,7 @@ import numpy as np
 from gpukit import devices, dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
-from gpukit.kernels.matmul_library import EIGHT_BIT
+from gpukit.kernels.matmul_library import FOUR_BIT
 from gpukit.ops import arrays
 from gpukit.ops.matmul import scaling
 
@@ -21,7 +21,7 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 
 _MATMUL = "matmul"
 _F32_MAX = float(np.finfo(np.float32).max)
-_FP8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+_FP8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": FOUR_BIT}
 _MAX_SIZE = 2**31 - 1024  # coordinates are 32-bit, also those of a tile that starts past the edge
 
 
@@ -31,13 +31,14 @@ class Call:
 
     Attributes:
         a, b, out, residual: [..., M, K], [..., K, N], [..., M, N]; a and b may lack the leading
-            dimensions of out. 8-bit floats are uint8 arrays.
+            dimensions of out. 8-bit floats are uint8 arrays, as are pairs of 4-bit ones along K.
         dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", or two
-            of these if a and b differ: "e4m3_e5m2".
+            of these if a and b differ: "e4m3_e5m2"; or "e2m1".
         scale_a, scale_b: float32 arrays of one element, or of a.shape[:-1] and [..., N].
         act: "none" or an activation.
         sums: "plain"; for 8-bit operands also "promoted", or "blocks" if scale_a and scale_b are
-            [M, K / 128] and [K / 128, N / 128].
+            [M, K / 128] and [K / 128, N / 128]; "blocks32" and "blocks16" if they are bytes,
+            [M, K / 32] and [K / 32, N] (of 4-bit operands 16).
     """
 
     device: Device
@@ -59,14 +60,19 @@ class Call:
         return self.bias is not None or self.residual is not None or self.scaled
 
     @property
+    def of_blocks(self) -> bool:
+        """Whether factors are those of blocks of K."""
+        return self.sums.startswith("blocks")
+
+    @property
     def scaled(self) -> bool:
         """Whether the epilogue has factors of rows or columns."""
-        return self.sums != "blocks" and not (self.scale_a is None and self.scale_b is None)
+        return not self.of_blocks and not (self.scale_a is None and self.scale_b is None)
 
     @property
     def plain(self) -> bool:
         """Whether there is no epilogue at all."""
-        return (not self.extras and self.sums != "blocks" and self.alpha == 1.0
+        return (not self.extras and not self.of_blocks and self.alpha == 1.0
                 and self.act == "none")
 
 
@@ -88,7 +94,7 @@ def check(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, a
     out = _output(out, out_dtype, shape, dtype, a, b, device)
     scales = scaling.check(scale_a, scale_b, a, b, out, dtype, device)
     fast = _flag("fast_accum", fast_accum)
-    sums = "blocks" if scales.blocks else "promoted" if held_a and not fast else "plain"
+    sums = scales.blocks or ("promoted" if held_a and not fast else "plain")
     return Call(
         device, dtype, a, b, out, _bias(bias, out, device), _residual(residual, out, device),
         scales.a, scales.b, _alpha(alpha, scales.factor), _activation(activation), sums)
@@ -105,7 +111,7 @@ def _bytes(name: str, array: Any, given: Any,
     if held not in accepted:
         raise ArgumentError(f"matmul: {name} has dtype {dtype or type(array).__name__} and "
                             f"dtype_{name} is {given!r}; accepted: "
-                            + ("'e4m3' or 'e5m2', what the bytes hold" if holds_bytes else
+                            + ("'e4m3', 'e5m2' or 'e2m1', what the bytes hold" if holds_bytes else
                                f"None, or {own!r}, what it holds" if own else
                                "None, unless it holds bytes"))
     if own:
@@ -138,7 +144,8 @@ def _operand(name: str, array: Any, held: str | None,
 
 
 def _dtype(a: Any, b: Any, held_a: str | None, held_b: str | None, tf32: bool) -> str:
-    if held_a is not None and held_b is not None:
+    if held_a is not None and held_b is not None and (FOUR_BIT not in (held_a, held_b)
+                                                      or held_a == held_b):
         return held_a if held_a == held_b else f"{held_a}_{held_b}"
     if held_a != held_b or a.dtype != b.dtype:
         raise ArgumentError(f"matmul: b has dtype {held_b or b.dtype}, a has {held_a or a.dtype}; "
@@ -162,7 +169,7 @@ def _leading(a: Any, b: Any) -> tuple[int, ...]:
 def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], dtype: str, a: Any, b: Any,
             device: Device) -> Any:
     if out is None:
-        default = "bf16" if dtype in EIGHT_BIT else a.dtype
+        default = a.dtype if a.dtype != np.uint8 else "bf16"
         chosen = _type(out_dtype if out_dtype is not None else default)
         if chosen is None or chosen.name in _FP8.values():
             raise ArgumentError(f"matmul: out_dtype is {out_dtype}; "

@@ -8,11 +8,16 @@ from typing import NamedTuple
 
 from gpukit.devices.protocol import Properties
 from gpukit.errors import UnsupportedError
-from gpukit.kernels.matmul_library import EIGHT_BIT
+from gpukit.kernels.matmul_library import EIGHT_BIT, FOUR_BIT
 from gpukit.ops.matmul import limits, model, sm100_model, tuned
 from gpukit.ops.matmul.candidates import candidates, sgemms, tcgen05s
 from gpukit.ops.matmul.configs import Config, Ladder, Vector
 from gpukit.ops.matmul.problem import Problem
+
+# Of operands with factors of blocks, in an error.
+_NEEDS = {"blocks": (" with factors of blocks of 128", "sm_90a"),
+          "blocks32": (" with factors of blocks of 32", "sm_100a"),
+          "blocks16": (" with factors of blocks of 16", "sm_100a")}
 
 
 class Estimate(NamedTuple):
@@ -72,11 +77,10 @@ def _vector_rows(problem: Problem) -> int:
 
 def _elsewhere(problem: Problem, properties: Properties) -> tuple[Config, ...]:
     """What runs without those: one kernel, or one whose tile is to be chosen."""
-    if problem.dtype in EIGHT_BIT:
-        needed = "sm_90a" if problem.sums == "blocks" else "sm_90a or sm_100a"
-        with_what = " with factors of blocks of 128" if problem.sums == "blocks" else ""
-        raise UnsupportedError(f"matmul: operands of {problem.dtype}{with_what} need {needed}, "
-                               f"this GPU is {properties.arch}")
+    if problem.dtype in (*EIGHT_BIT, FOUR_BIT):
+        what, needed = _NEEDS.get(problem.sums, ("", "sm_90a or sm_100a"))
+        raise UnsupportedError(f"matmul: operands of {problem.dtype}{what} need {needed}, this GPU "
+                               f"is {properties.arch}")
     for config in (Vector(), Ladder("sm80.a3")):
         if not limits.refusal(config, problem, properties):
             return (config,)

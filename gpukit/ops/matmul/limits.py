@@ -123,6 +123,8 @@ def _tensor_cores(problem: Problem, properties: Properties) -> Iterator[str]:
         yield f"it needs sm_90a, this GPU is {properties.arch}"
     if problem.dtype not in TENSOR_TYPES:
         yield f"tensor cores multiply {', '.join(TENSOR_TYPES)}, not {problem.dtype}"
+    if problem.sums in ("blocks32", "blocks16"):
+        yield "it has no factors of blocks that are bytes"
 
 
 def _gemm(config: Gemm, problem: Problem, properties: Properties) -> Iterator[str]:

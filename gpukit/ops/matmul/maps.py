@@ -11,7 +11,8 @@ from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels import matmul_library as specs
 from gpukit.ops.matmul.problem import Operand, Problem
 
-_ELEMENTS = {"tf32": "f32", **dict.fromkeys(specs.EIGHT_BIT, "u8")}  # what tensor maps call them
+# What tensor maps call them.
+_ELEMENTS = {"tf32": "f32", **dict.fromkeys((*specs.EIGHT_BIT, specs.FOUR_BIT), "u8")}
 _MAPS = 1 << 14  # remembered in all: a few MB, and every weight of a large model
 _SLAB = 64  # of M or N, and of K, in a box of an operand that runs along M or N
 

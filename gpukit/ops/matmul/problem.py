@@ -37,14 +37,15 @@ class Problem:
 
     Attributes:
         dtype: what is multiplied: "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", or two
-            of these if a and b differ: "e4m3_e5m2".
+            of these if a and b differ: "e4m3_e5m2"; or "e2m1", of which K counts pairs.
         out: type of C.
         a, b: contiguous dimension of either, "k" or "mn"; "" if it has none.
         tma_a, tma_b, tma_c, tma_scale: whether TMA can address the matrices and the factors of A's
             blocks. Where it cannot, A, B and factors are packed.
         extras: whether the epilogue reads memory.
         scales: whether there are factors of rows or columns.
-        sums: "plain"; for 8-bit operands also "promoted" and "blocks", see `cuda_src`.
+        sums: "plain"; for 8-bit operands also "promoted" and "blocks", see `cuda_src`; "blocks32"
+            and "blocks16" with factors of blocks of so many elements of K.
     """
 
     m: int

@@ -1,7 +1,12 @@
-"""scale_a and scale_b of `gpukit.matmul`: numbers, factors of rows and columns, or of blocks."""
+"""scale_a and scale_b of `gpukit.matmul`: numbers, factors of rows and columns, or of blocks.
+
+Factors of blocks of K are float32, of 1 x 128 elements of a and 128 x 128 of b; or bytes: powers of
+two (ue8m0) of 32 elements of 8 bits, ue4m3 of 16 elements of 4 bits.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +14,14 @@ import numpy as np
 from gpukit import devices
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
-from gpukit.kernels.matmul_library import EIGHT_BIT
+from gpukit.kernels.matmul_library import EIGHT_BIT, FOUR_BIT
 from gpukit.ops import arrays
 
 _MATMUL = "matmul"
 BLOCK = 128  # elements of K, and of N in b
+# Factors that are bytes, by what they are of: elements in a block, the type of the byte.
+_BYTES = {**dict.fromkeys(EIGHT_BIT, (32, "ue8m0")), FOUR_BIT: (16, "ue4m3")}
+_BYTE_TYPES = {"float8_e8m0fnu": "ue8m0", "float8_e4m3fn": "ue4m3"}
 
 
 class Scales(NamedTuple):
@@ -22,12 +30,13 @@ class Scales(NamedTuple):
     Attributes:
         factor: the product of those that are numbers.
         a, b: arrays of one element, of factors without gaps, or (blocks) of two dimensions.
+        blocks: "" or, if factors are those of blocks, what `Call.sums` says then.
     """
 
     factor: float
     a: Any
     b: Any
-    blocks: bool
+    blocks: str
 
 
 def check(scale_a: Any, scale_b: Any, a: Any, b: Any, out: Any, dtype: str,
@@ -37,17 +46,48 @@ def check(scale_a: Any, scale_b: Any, a: Any, b: Any, out: Any, dtype: str,
     Raises:
         ArgumentError: names the argument, its shape and what is accepted.
     """
-    factor_a, scale_a = _number_or_array("scale_a", scale_a, out, device)
-    factor_b, scale_b = _number_or_array("scale_b", scale_b, out, device)
+    size, name = _BYTES.get(dtype, (0, ""))
+    scale_a, scale_b = _as_bytes(scale_a, name), _as_bytes(scale_b, name)
+    factor_a, scale_a = _number_or_array("scale_a", scale_a, out, device, name)
+    factor_b, scale_b = _number_or_array("scale_b", scale_b, out, device, name)
     factor = factor_a * factor_b
+    if dtype == FOUR_BIT or any(s is not None and s.dtype == np.uint8 for s in (scale_a, scale_b)):
+        _check_bytes(scale_a, scale_b, a, b, dtype)
+        return Scales(factor, scale_a, scale_b, f"blocks{size}")
     if dtype in EIGHT_BIT and a.ndim == b.ndim == 2 and _blocks(scale_a, scale_b, a, b):
-        return Scales(factor, scale_a, scale_b, True)
+        return Scales(factor, scale_a, scale_b, "blocks")
     rows, columns = a.shape[:-1], (*b.shape[:-2], b.shape[-1])
     return Scales(factor, _vector("scale_a", scale_a, rows, (*rows, 1)),
-                  _vector("scale_b", scale_b, columns, (*b.shape[:-2], 1, b.shape[-1])), False)
+                  _vector("scale_b", scale_b, columns, (*b.shape[:-2], 1, b.shape[-1])), "")
 
 
-def _number_or_array(name: str, value: Any, out: Any, device: Device) -> tuple[float, Any]:
+def _as_bytes(value: Any, name: str) -> Any:
+    """Arrays of the type whose bytes are factors of blocks, as bytes; others as they are."""
+    dtype = str(getattr(value, "dtype", ""))
+    if not name or _BYTE_TYPES.get(dtype.removeprefix("torch.")) != name:
+        return value
+    return value.view(sys.modules["torch"].uint8 if dtype.startswith("torch.") else np.uint8)
+
+
+def _check_bytes(scale_a: Any, scale_b: Any, a: Any, b: Any, dtype: str) -> None:
+    """A byte for each block of K, of each row of a and column of b."""
+    size, name = _BYTES[dtype]
+    stored = size // 2 if dtype == FOUR_BIT else size  # two of 4 bits are counted as one
+    blocks = -(-a.shape[-1] // stored)
+    shapes = (*a.shape[:-1], blocks), (blocks, *b.shape[1:])
+    for what, scale, shape in zip(("scale_a", "scale_b"), (scale_a, scale_b), shapes, strict=True):
+        if a.ndim > 2 or b.ndim > 2:
+            raise ArgumentError(f"matmul: {what} has factors of blocks, a is {a.shape}, b "
+                                f"{b.shape}; accepted: two dimensions")
+        if scale is None or scale.dtype != np.uint8 or scale.shape != shape:
+            given = "None" if scale is None else f"of dtype {scale.dtype} and shape {scale.shape}"
+            raise ArgumentError(f"matmul: {what} is {given}; accepted for {dtype} with factors of "
+                                f"blocks: uint8 ({name}) of shape {shape}, one for each {size} "
+                                "elements of K")
+
+
+def _number_or_array(name: str, value: Any, out: Any, device: Device,
+                     of_bytes: str) -> tuple[float, Any]:
     """A factor of alpha and an array: at most one of them says anything."""
     if value is None:
         return 1.0, None
@@ -55,8 +95,9 @@ def _number_or_array(name: str, value: Any, out: Any, device: Device) -> tuple[f
         return arrays.check_scalar(_MATMUL, name, value), None
     where, value = devices.adopt(name, value, _MATMUL)
     arrays.check_device(_MATMUL, name, where, device)
-    if value.dtype != np.float32:
-        raise ArgumentError(f"matmul: {name} has dtype {value.dtype}; accepted: float32")
+    if value.dtype != np.float32 and not (of_bytes and value.dtype == np.uint8):
+        also = f", or uint8 ({of_bytes} of blocks)" if of_bytes else ""
+        raise ArgumentError(f"matmul: {name} has dtype {value.dtype}; accepted: float32{also}")
     arrays.check_elements(_MATMUL, name, value, device)
     arrays.check_no_overlap(_MATMUL, name, out, value, device, same_ok=False)
     return 1.0, value

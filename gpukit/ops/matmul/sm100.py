@@ -9,7 +9,7 @@ from gpukit import dtypes
 from gpukit.devices.protocol import Device
 from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels import matmul_sm100_library as specs
-from gpukit.ops.matmul import maps, workspace
+from gpukit.ops.matmul import factors, maps, workspace
 from gpukit.ops.matmul import sm100_limits as limits
 from gpukit.ops.matmul.arguments import Call
 from gpukit.ops.matmul.configs import Tcgen05
@@ -50,12 +50,16 @@ def _sliced(config: Tcgen05, problem: Problem, layout: Layout, call: Call) -> La
     product = _product(config, p, layout, call, _Place("f32", p.n, p.m * p.n, p.batch * count))
     epilogue = bind_epilogue(call, count)
     shape, none = (p.batch, count, p.m, p.n), device.pointer(None)
+    of_blocks = limits.has_factors(p)
 
     def launch(a: Any, b: Any, c: Any, bias: Any, residual: Any, alpha: float, scale_a: Any,
                scale_b: Any) -> None:
         sums = workspace.empty(device, shape, "float32")  # kept until all is enqueued
         place = device.pointer(sums)
-        product(a, b, place, 1.0, none, none, none, none)
+        factors_a, factors_b = (scale_a, scale_b) if of_blocks else (none, none)
+        product(a, b, place, 1.0, none, none, factors_a, factors_b)
+        if of_blocks:
+            scale_a = scale_b = none
         epilogue(place, c, bias, residual, alpha, scale_a, scale_b)
 
     return launch
@@ -75,20 +79,36 @@ def _product(config: Tcgen05, problem: Problem, layout: Layout, call: Call,
     steps_bias = _turned((0, int(call.bias is not None)), swap)
     steps_residual = (*_turned((layout.residual_row, 1), swap), layout.residual_batch)
     steps_scale = _turned((scale_step(call.scale_a), scale_step(call.scale_b)), swap)
+    packs, none = _packs(config, problem, call), device.pointer(None)
 
     def launch(a: Any, b: Any, c: Any, alpha: float, bias: Any, residual: Any, scale_a: Any,
                scale_b: Any) -> None:
         if swap:
             a, b, scale_a, scale_b = b, a, scale_b, scale_a
         first = map_a(a)
-        enqueue(first, map_b(b), first if map_c is None else map_c(c), first, first, c, *numbers,
-                alpha, bias, *steps_bias, residual, *steps_residual, scale_a, scale_b,
-                *steps_scale)
+        packed = [pack(scale) for pack, scale in zip(packs, (scale_a, scale_b), strict=False)]
+        scales = [encoded for _, encoded in packed] or (first, first)
+        if packs:
+            scale_a = scale_b = none
+        enqueue(first, map_b(b), first if map_c is None else map_c(c), *scales, c, *numbers, alpha,
+                bias, *steps_bias, residual, *steps_residual, scale_a, scale_b, *steps_scale)
 
     return launch
 
 
-def _turned(pair: tuple[int, int], swap: bool) -> tuple[int, int]:
+def _packs(config: Tcgen05, problem: Problem, call: Call) -> list[factors.Pack]:
+    """Packing of the kernel's factors of blocks, of A and of B; none without them."""
+    if not limits.has_factors(problem):
+        return []
+    groups = specs.k_chunks(limits.format_of(problem, config.swap))
+    tilings = (factors.Tiling(rows, limits.steps(problem), groups)
+               for rows in (specs.BM, config.bn))
+    given = _turned((call.scale_a, call.scale_b.T), config.swap)
+    return [factors.bind(call.device, scale, tiling)
+            for scale, tiling in zip(given, tilings, strict=True)]
+
+
+def _turned(pair: tuple[Any, Any], swap: bool) -> tuple[Any, Any]:
     return (pair[1], pair[0]) if swap else pair
 
 

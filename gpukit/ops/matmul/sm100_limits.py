@@ -22,6 +22,11 @@ def format_of(problem: Problem, swap: bool) -> str:
     return _SCALED.get(problem.sums, "") + dtype
 
 
+def has_factors(problem: Problem) -> bool:
+    """Whether blocks of K have factors that the tensor core multiplies with."""
+    return problem.sums in _SCALED
+
+
 def sizes(config: Tcgen05, problem: Problem) -> tuple[int, int]:
     """M and N as the kernel gets them."""
     return (problem.n, problem.m) if config.swap else (problem.m, problem.n)

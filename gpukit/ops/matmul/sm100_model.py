@@ -82,9 +82,10 @@ def _traffic(p: Problem) -> int:
 
 
 def _packing(p: Problem, f: Figures) -> float:
-    """Copies of what TMA cannot address: kernels of their own, bytes read and written."""
+    """Copies of what TMA cannot address, and of factors of blocks: kernels of their own, bytes read
+    and written."""
     rows = p.m * (not p.tma_a) + p.n * (not p.tma_b)
-    launches = (not p.tma_a) + (not p.tma_b)
+    launches = (not p.tma_a) + (not p.tma_b) + 2 * limits.has_factors(p)
     return launches * f.launch + 2 * p.batch * rows * p.k * p.itemsize / f.memory
 
 
