@@ -231,6 +231,19 @@ def test_scale_factors_begin_at_lane_0(rng):
         problem.run()
 
 
+def test_addresses_that_name_the_byte_too(rng):
+    """As CUTLASS writes them: the byte in the upper two bits, which is also the descriptor's."""
+    problem = Problem(rng, VARIANTS[0], 128, 32, ids=(3, 1))
+    problem.call.scales = (3 << 30 | A_COLUMN, 1 << 30 | B_COLUMN)
+    d, _ = problem.run()
+    assert same(d, problem.product + problem.c)
+    problem.call.scales = (A_COLUMN, 2 << 30 | B_COLUMN)
+    with pytest.raises(KernelFault, match=(
+        "scale factors of B at byte 2 by bits 30 and 31 of their address; accepted: 0, or the 1 of"
+    )):  # fmt: skip
+        problem.run()
+
+
 def test_scale_factors_in_the_columns_of_d(rng):
     problem = Problem(rng, VARIANTS[0], 128, 64)
     problem.call.scales = (A_COLUMN, 63)

@@ -2,7 +2,8 @@
 
 Row r of 32 and more lies in lane r % 32 of column r // 32, in every quarter (32 lanes) of the data
 path that uses it: the copies must agree. A cell has four bytes for four blocks of K; the scale
-factor ID says at which byte the one, two or four that an instruction needs begin.
+factor ID says at which byte the one, two or four that an instruction needs begin. CUTLASS counts
+them in the upper two bits of the address, takes the ID from there and leaves them in it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,23 @@ from gpukit.emulator.tcgen05.layouts import Block
 from gpukit.emulator.tcgen05.tmem import Tmem, column_of, lane_of
 
 QUARTER = 32  # lanes
+_BYTE = 30  # bit of an address from which on CUTLASS names the byte of a cell
+_BYTE_MASK = (1 << _BYTE) - 1
 
 
 class Scales:
     """The scale factors of A (``name`` "A") or B: ``vector`` per row from byte ``first`` on."""
 
     def __init__(self, name: str, address: int, type_: str, first: int, vector: int) -> None:
-        if lane_of(address):
+        byte, lane = address >> _BYTE, lane_of(address & _BYTE_MASK)
+        if lane:
             raise KernelFault(
-                f"scale factors of {name} at lane {lane_of(address)}; accepted: lane 0",
+                f"scale factors of {name} at lane {lane}; accepted: lane 0", address=address
+            )
+        if byte not in (0, first):
+            raise KernelFault(
+                f"scale factors of {name} at byte {byte} by bits 30 and 31 of their address; "
+                f"accepted: 0, or the {first} of the instruction descriptor",
                 address=address,
             )
         self.name, self.type = name, type_
