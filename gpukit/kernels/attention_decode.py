@@ -8,8 +8,11 @@ FORMS = {"plain": 16, "transposed_8": 8, "transposed_16": 16}  # query rows of a
 WARPGROUP_ROWS = (8, 16, 32, 64)  # of the transposed kernel's
 DIMS = (64, 80, 96, 128, 192, 256)
 TILE = 16  # keys of a warp's step
+STAGES = (1, 2, 3, 4, 6)
+WARPGROUP_DIMS = (64, 128, 192, 256)
+STEP = 64  # keys of the transposed kernel's step
+_WARPS = 4  # of its CTAs
 _ELEMENT = 2
-_STEP, _WARPS = 64, 4  # of the transposed kernel: keys per step, warps
 
 _STRIDES = tuple(Param(f"{name}_{step}", "i64", "elements")
                  for name, steps in (("q", ("batch", "token", "head")),
@@ -75,7 +78,7 @@ D6 = KernelSpec(
         Tunable("dim", DIMS, 128, "head dim"),
         Tunable("form", tuple(FORMS), "transposed_8", "what is on the MMA's M; rows of a CTA"),
         Tunable("warps", (1, 2, 4, 8), 4, "warps per CTA"),
-        Tunable("stages", (1, 2, 3, 4, 6), 2, "tiles of K and of V in a warp's ring"),
+        Tunable("stages", STAGES, 2, "tiles of K and of V in a warp's ring"),
         Tunable("cluster", (1, 2, 4, 8), 1, "CTAs that combine through shared memory"),
         Tunable("pages", ("none", "whole", "any"), "none",
                 "contiguous; pages of a multiple of 16 rows; pages of any power of two"),
@@ -92,11 +95,10 @@ D6 = KernelSpec(
 )
 
 
-
 def together_bytes(tunables: Tunables) -> int:
     """Queries, weights, the ring of tiles in whose place states meet at the end, and maxima."""
     dim, rows, stages = (int(tunables[name]) for name in ("dim", "rows", "stages"))
-    ring = 2 * stages * _STEP * dim * _ELEMENT
+    ring = 2 * stages * STEP * dim * _ELEMENT
     board = rows * ((dim + 4) * 4 + _WARPS * 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
     return rows * (dim * _ELEMENT + 128 + _WARPS * 4) + max(ring, board + exchange)
@@ -110,7 +112,7 @@ D7 = KernelSpec(
     archs=("sm_90a",),
     tunables=(
         *(tunable for tunable in D6.tunables if tunable.name not in ("dim", "form", "warps")),
-        Tunable("dim", (64, 128, 192, 256), 128, "head dim"),
+        Tunable("dim", WARPGROUP_DIMS, 128, "head dim"),
         Tunable("rows", WARPGROUP_ROWS, 8, "query rows of a CTA, the MMA's N"),
     ),
     params=_PARAMS,

@@ -237,9 +237,9 @@ def test_views_are_read_where_they_lie() -> None:
 
 def test_plans_fill_the_gpu_but_do_not_starve_warps() -> None:
     alone = choose(Problem("bf16", 1, 1, 32, 8, 128, 8192, 0, 132))
-    assert 132 <= 8 * alone.parts * alone.cluster <= 3 * 132
+    assert 0.9 * 132 <= 8 * alone.parts * alone.cluster <= 3 * 132
     short = choose(Problem("bf16", 1, 1, 32, 8, 128, 64, 0, 132))
-    assert short.parts * short.cluster == 1
+    assert short.parts * short.cluster == 1 and short.stages == 1
     many = choose(Problem("bf16", 512, 1, 32, 8, 128, 8192, 0, 132))
     assert many.parts * many.cluster == 1
 

@@ -138,7 +138,8 @@ def _problem(device: Device, dtype: str, q: Any, k: Any, table: Any) -> Problem:
     if keys > _MAX_KEYS:
         raise UnsupportedError(f"{_F}: k has room for {keys} keys; at most 2^30 are supported")
     return Problem(dtype, sequences, tokens, heads, kv_heads, dim, keys,
-                   0 if table is None else rows, device.properties.sm_count)
+                   0 if table is None else rows, device.properties.sm_count,
+                   device.properties.capability[0] == 9)
 
 
 def _check_table(table: Any, sequences: int, page: int) -> None:

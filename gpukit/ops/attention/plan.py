@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from gpukit.kernels.attention_decode import D6, D7, FORMS, TILE, WARPGROUP_ROWS
+from gpukit.kernels.attention_decode import (
+    D6,
+    D7,
+    FORMS,
+    STAGES,
+    STEP,
+    TILE,
+    WARPGROUP_DIMS,
+    WARPGROUP_ROWS,
+)
 from gpukit.kernels.spec import KernelSpec, Value
 
 _SM_SHARED = 227 << 10  # bytes that the CTAs of an SM share
 _CTA_RESERVED = 1 << 10  # bytes the driver keeps of them for every CTA
+_CLUSTER = 8  # the largest that every GPU takes
 
 
 class Problem(NamedTuple):
@@ -18,6 +28,8 @@ class Problem(NamedTuple):
     Attributes:
         keys: the most keys a sequence can have.
         page: rows of a page, 0 without pages.
+        sms: of the GPU.
+        wgmma: whether the GPU has it.
     """
 
     dtype: str
@@ -29,6 +41,7 @@ class Problem(NamedTuple):
     keys: int
     page: int
     sms: int
+    wgmma: bool = True
 
     @property
     def group(self) -> int:
@@ -96,25 +109,39 @@ class Config:
 
 
 def choose(p: Problem) -> Config:
-    """The cut for a problem: 2 to 3 CTAs for every SM, and no more splits than keep its warps busy.
-
-    Splits of one KV head meet in a cluster as far as that goes: through shared memory, which takes
-    half the time of global memory.
-    """
-    form = "transposed_8" if p.rows <= 8 else "transposed_16"
-    warps, stages = (4, 2) if p.dim <= 128 else (4, 1)
-    shape = Config(form, warps, stages, 1, 1, 1)
+    """The cut for a problem: CTAs for all SMs, each with as deep a ring as they leave room for."""
+    form = _form(p)
+    shape = Config(form, 4, 1, 1, 1, 1)
     units = max(1, p.sequences * shape.units(p))
-    slots = p.sms * _resident(shape, p)
-    useful = max(1, p.keys // (TILE * warps))  # splits that give every warp a tile
-    splits = min(useful, max(1, slots // units))
-    cluster = _power_of_two(min(splits, 8)) if units * splits <= 2 * slots else 1
-    return Config(form, warps, stages, cluster, 1, max(1, splits // cluster))
+    step = STEP if shape.spec is D7 else TILE * shape.warps
+    useful = max(1, p.keys // step)  # splits that give every warp a tile
+    if units * _CLUSTER <= p.sms and useful <= 2 * _CLUSTER:
+        cluster, parts = _power_of_two(min(useful, _CLUSTER)), 1
+    else:
+        per_sm = 1 if 2 * units <= p.sms else 2
+        cluster, parts = 1, max(1, min(useful, per_sm * p.sms // units))
+    steps = -(-p.keys // (cluster * parts * step))
+    resident = min(2, -(-units * cluster * parts // p.sms))
+    return replace(shape, cluster=cluster, parts=parts, stages=_stages(shape, p, steps, resident))
+
+
+def _form(p: Problem) -> str:
+    """Keys on M, by wgmma where the GPU and the head dim allow it."""
+    if p.wgmma and p.dim in WARPGROUP_DIMS:
+        return f"warpgroup_{next((n for n in WARPGROUP_ROWS if p.rows <= n), WARPGROUP_ROWS[-1])}"
+    return "transposed_8" if p.rows <= 8 else "transposed_16"
+
+
+def _stages(shape: Config, p: Problem, steps: int, resident: int) -> int:
+    """The deepest ring that steps can fill and that so many CTAs of an SM have room for."""
+    fitting = [n for n in STAGES
+               if n <= max(1, steps) and _resident(replace(shape, stages=n), p) >= resident]
+    return max(fitting, default=1)
 
 
 def _resident(shape: Config, p: Problem) -> int:
     """CTAs that an SM's shared memory holds."""
-    return max(1, _SM_SHARED // (shape.spec.shared_bytes(shape.tunables(p)) + _CTA_RESERVED))
+    return _SM_SHARED // (shape.spec.shared_bytes(shape.tunables(p)) + _CTA_RESERVED)
 
 
 def _power_of_two(at_most: int) -> int:
