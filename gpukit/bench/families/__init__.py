@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpukit.bench.model import Family
 
 BUILT_IN = {
+    "attention": "gpukit.bench.families.attention:FAMILY",
     "elementwise": "gpukit.bench.families.elementwise:FAMILY",
     "memcpy": "gpukit.bench.families.memcpy:FAMILY",
     "matmul": "gpukit.bench.families.matmul:FAMILY",
