@@ -106,7 +106,8 @@ def _verdict(problem: Exception) -> tuple[str, int]:
     if isinstance(problem, click.ClickException):
         return problem.format_message(), FAILED
     if isinstance(problem, NoDeviceError):
-        return f"{problem}; `--dry-run`, `gpukit list` and `gpukit show` need none", NO_DEVICE
+        return (f"{problem}; `gpukit list`, `gpukit show` and `gpukit bench --dry-run` need none",
+                NO_DEVICE)
     if isinstance(problem, (ArgumentError, UnknownKernelError, ImportError)):
         return str(problem), USAGE
     if isinstance(problem, (GpukitError, OSError)):

@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 
 from .options import PATH
+from .outputs import check_outputs, writing
 from .table import Field, print_table
 
 #: Measured on an H200 and committed; an installed package has none.
 _LADDER = Path(__file__).resolve().parents[1] / "results" / "h200" / "matmul_ladder.json"
 _HEADER = ("gpu", "rung", "bound", "model_us", "model_TFLOPS", "known_TFLOPS", "known", "error_%")
+_OUT = "--out "
 _WORDS = ("gpu", "bound", "known")
 
 
@@ -34,9 +36,12 @@ def model(family: str, ladder: Path, out: Path | None) -> None:
 
     if not ladder.is_file():
         raise ArgumentError(f"--ladder: there is no {ladder}")
+    if out is not None:
+        check_outputs([(_OUT, out)], ladder, "the measured ladder")
     found = modelled(ladder, lambda text: click.echo(text, err=True))
     cells = [tuple(str(row.get(name, "-")) for row in found["rows"]) for name in _HEADER]
     print_table([Field(name, column, name not in _WORDS)
                  for name, column in zip(_HEADER, cells, strict=True)])
     if out is not None:
-        replace_text(out, json.dumps(found, indent=1) + "\n")
+        with writing(_OUT, out):
+            replace_text(out, json.dumps(found, indent=1) + "\n")

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def check_outputs(outputs: Sequence[tuple[str, Path]], source: Path) -> None:
+def check_outputs(outputs: Sequence[tuple[str, Path]], source: Path,
+                  what: str = "the file to run") -> None:
     """Raise `ArgumentError` for a file that cannot be written, is ``source`` or occurs twice.
 
-    ``outputs`` are pairs of option and path. Nothing is created or changed.
+    ``outputs`` are pairs of option and path; ``what`` says what is read from ``source``. Nothing
+    is created or changed.
     """
-    seen = {source.resolve(): "the file to run"}
+    seen = {source.resolve(): what}
     for option, path in outputs:
         try:
             with writing(option, path):

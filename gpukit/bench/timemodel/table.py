@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import Any
 
 from gpukit.bench.model import TIMED_STATUSES
 from gpukit.bench.published import published
+from gpukit.bench.store import read_document
 from gpukit.bench.timemodel.fit import fit, with_figures
 from gpukit.bench.timemodel.machine import B200, FITTED, H200, SOURCES, Machine
 from gpukit.bench.timemodel.predict import predict
@@ -57,7 +57,7 @@ def _count(rung: int, arch: str, gpu: str, naive: str, progress: Progress) -> Ru
 
 def _measured(ladder: Path) -> dict[int, float]:
     """us of each rung."""
-    rows = json.loads(ladder.read_text(encoding="utf-8"))["rows"]
+    rows = read_document(ladder)["rows"]
     cube = {"m": SIZE, "n": SIZE, "k": SIZE}
     found = {int(match[1]): row["time_us"] for row in rows
              if (match := re.fullmatch(r"matmul\.(?:sm90\.)?k(\d)", row["kernel"]))
