@@ -112,6 +112,27 @@ K5 = KernelSpec(
               "heads that share a tile divide 64"),
 )
 
+def _rung(name: str, source: str, entry: str, summary: str) -> KernelSpec:
+    """A rung that knows one tile per CTA and dense arrays."""
+    return KernelSpec(
+        name=name, source=source, archs=("sm_90a",), summary=summary,
+        entry=f"{entry}<{{dtype}}, {{d}}, {{dv}}, {{n}}, {{wgs}}, {{stages}}, "
+              "attention::Mask::{mask}>",
+        tunables=(_DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK),
+        params=(*_MAPS, *_RESULTS, *_SIZES, Param("share", "i32", "heads of q per head of k"),
+                *_VISIBLE),
+        shared_bytes=hopper_shared,
+        variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "wgs": 3, "dtype": "f16"},
+                  {"d": 256, "dv": 256, "n": 80, "mask": "window"}),
+        requires=("rows of q, k, v and out start at multiples of 16 bytes",))
+
+
+K3 = _rung("attention.sm90.k3", "attention/sm90/k3_warpgroups.cu", "k3_warpgroups",
+           "TMA and wgmma: a warp that copies, warpgroups that compute")
+K4 = _rung("attention.sm90.k4", "attention/sm90/k4_overlap.cu", "k4_overlap",
+           "a block's softmax under the product of the block before")
+
+
 def fa2_rows(tunables: Tunables) -> int:
     """Rows of queries of a CTA of `attention.k2`."""
     warps, repeat = _numbers(tunables, "warps", "repeat")
@@ -151,4 +172,4 @@ K2 = KernelSpec(
     requires=("rows of q, k, v and out start at multiples of 16 bytes",),
 )
 
-SPECS = (K2, K5)
+SPECS = (K2, K3, K4, K5)

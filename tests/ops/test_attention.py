@@ -9,6 +9,7 @@ import pytest
 
 import gpukit
 from gpukit import dtypes
+from gpukit.ops.attention.run import KERNELS
 from gpukit.reference import attention as ref
 from gpukit.reference.attention import Rules
 from gpukit.reference.tolerance import scaled_error
@@ -43,14 +44,14 @@ def check(q: Array, k: Array, v: Array, *, rules: Rules | None = None, **given: 
     return out
 
 
-@pytest.mark.parametrize("kernel", ["k2", "k5"])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (129, 1), (1, 257), (130, 127)], ids=str)
 def test_lengths(queries: int, keys: int, kernel: str) -> None:
     for mask in ("null", "causal"):
         check(*triple(queries, keys), rules=Rules(mask), mask=mask, kernel=kernel)
 
 
-@pytest.mark.parametrize("kernel", ["k2", "k5"])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("mask", "size"), [
     ("chunked_causal", {"chunk": 33}), ("sliding_causal", {"window": 17}),
     ("sliding", {"window": 40}), ("sliding_causal", {"window": 1})], ids=str)

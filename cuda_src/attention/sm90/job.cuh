@@ -21,6 +21,13 @@ struct Call {
     i32 top_left, left, right, chunk;
     Pages pages;
     i32 table_batch;     // entries from sequence to sequence of the table
+
+    // Sequences of equal lengths, one head per tile; CTAs know their tiles.
+    static __device__ __forceinline__ Call dense(i32 queries, i32 keys, i32 share, i32 top_left,
+                                                 i32 left, i32 right, i32 chunk) {
+        return {{queries, keys, nullptr, nullptr, nullptr}, {}, 0, share, 0, top_left, left, right,
+                chunk, {}, 0};
+    }
 };
 
 template <class S, Mask MASK, Keys KEYS, int CTAS> struct Job {

@@ -53,6 +53,17 @@ def configure(problem: Problem) -> Config:
     return Config(tile, group)
 
 
+def single(problem: Problem) -> Config:
+    """One head per tile, one CTA for itself."""
+    return Config(tiles.choose(problem.d, problem.dv, problem.mask.policy))
+
+
+def maps(problem: Problem, config: Config) -> tuple[Any, Any, Any]:
+    """Tensor maps of q, k and v."""
+    return (_query_map(problem, config), _key_map(problem, problem.k, config),
+            _key_map(problem, problem.v, config))
+
+
 def launch(problem: Problem, config: Config | None = None) -> None:
     """Enqueue the kernel that fills out and lse."""
     config = config or configure(problem)
@@ -61,8 +72,7 @@ def launch(problem: Problem, config: Config | None = None) -> None:
     clusters = min(m_tiles * heads * problem.batch,
                    config.workers or problem.device.properties.sm_count // config.ctas)
     compiled.launch((clusters * config.ctas,), ((config.tile.wgs + 1) * 128,), (
-        _query_map(problem, config), _key_map(problem, problem.k, config),
-        _key_map(problem, problem.v, config), *pieces.results(problem),
+        *maps(problem, config), *pieces.results(problem),
         problem.queries, problem.keys, m_tiles, heads, problem.batch, section, config.group,
         problem.heads // problem.kv_heads // config.group, int(config.pair_heads),
         *pieces.visible(problem), *pieces.terms(problem), *_lengths(problem, config),
