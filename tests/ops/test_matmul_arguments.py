@@ -13,7 +13,7 @@ from fake_device import FakeDevice
 import gpukit
 from gpukit import kernels
 from gpukit.errors import ArgumentError, UnknownKernelError
-from gpukit.ops.matmul import warm
+from gpukit.ops.matmul import Gemm, warm
 
 HALF = "float16"
 
@@ -89,6 +89,12 @@ REFUSED: list[tuple[str, Callable[[FakeDevice], Any], str]] = [
     ("out_dtype", lambda f: ["f16"], r"out has dtype float16 but out_dtype is \['f16'\]"),
     ("kernel", lambda f: [1], r"kernel is \[1\]; accepted: a rung's number, or its name"),
     ("out_dtype", lambda f: "int32", "out has dtype float16 but out_dtype is int32"),
+    ("config", lambda f: "gemm:bm=64,bm=64", "config is 'gemm:bm=64,bm=64'; accepted: each settin"),
+    ("config", lambda f: "vector:bm=64", "config is 'vector:bm=64': bm=64; accepted: no settings"),
+    ("config", lambda f: "gemm:bm=" + "9" * 5000, "config is 'gemm:bm=99.*9; accepted: bm .int"),
+    ("config", lambda f: Gemm(bn=None), r"config is Gemm\(.*: bn=None; accepted: bm \(int\), bn"),
+    ("config", lambda f: Gemm(group="8"), r"config is Gemm\(.*: group='8'; accepted: bm \(int\)"),
+    ("config", lambda f: Gemm(swap=1), r"config is Gemm\(.*: swap=1; accepted: bm \(int\), bn"),
     ("config", lambda f: "gemm:bm=12", "config gemm:bm=12,bn=256 does not go with th"),
     ("config", lambda f: "fast", "config is 'fast'; accepted: gemm, narrow, .*sgemm, ladder"),
 ]

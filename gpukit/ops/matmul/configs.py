@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gpukit.errors import ArgumentError
 
@@ -171,19 +171,28 @@ def parse(given: Config | str) -> Config:
         ArgumentError: no such kind, setting or value.
     """
     if isinstance(given, Gemm | Narrow | Tcgen05 | Vector | Sgemm | Ladder):
+        _check_types(given, type(given), vars(given))
         return given
     kind, _, rest = str(given).partition(":")
     if kind not in _KINDS:
         raise ArgumentError(f"matmul: config is {given!r}; accepted: {', '.join(_KINDS)}, with "
                             "settings as in gemm:bm=128,bn=256")
-    settings = dict(_setting(given, word) for word in rest.split(",") if word)
-    known = {f.name: type(f.default) for f in fields(_KINDS[kind])}
-    for name, value in settings.items():
-        if known.get(name) is not type(value):
-            raise ArgumentError(f"matmul: config is {given!r}: {name}={value!r}; accepted: "
-                                + ", ".join(f"{n} ({t.__name__})" for n, t in known.items()))
+    words = [_setting(given, word) for word in rest.split(",") if word]
+    settings = dict(words)
+    _check_types(given, _KINDS[kind], settings)
+    if len(settings) < len(words):
+        raise ArgumentError(f"matmul: config is {given!r}; accepted: each setting once")
     build: Callable[..., Config] = _KINDS[kind]
     return build(**settings)
+
+
+def _check_types(given: object, kind: type[Config], settings: dict[str, Any]) -> None:
+    known = {f.name: type(f.default) for f in fields(kind)}
+    for name, value in settings.items():
+        if known.get(name) is not type(value):
+            accepted = ", ".join(f"{n} ({t.__name__})" for n, t in known.items())
+            raise ArgumentError(f"matmul: config is {given!r:.200}: {name}={value!r:.40}; accepted:"
+                                f" {accepted or 'no settings'}")
 
 
 def _setting(given: object, word: str) -> tuple[str, int | bool | str]:
@@ -193,7 +202,7 @@ def _setting(given: object, word: str) -> tuple[str, int | bool | str]:
     name, value = match.groups()
     if value in ("true", "false"):
         return name, value == "true"
-    return name, int(value) if value.isdecimal() else value
+    return name, int(value) if value.isdecimal() and len(value) < 20 else value
 
 
 def _word(value: int | bool | str) -> str:
