@@ -51,8 +51,9 @@ class Case:
     dtype: str = "bf16"
 
     def problem(self) -> Problem:
+        page = self.page or 1
         return Problem(self.dtype, len(self.lengths), self.tokens, self.heads, self.kv_heads,
-                       self.dim, self.room, self.page, 132)
+                       self.dim, -(-self.room // page) * page, self.page, 132)
 
 
 @dataclass(frozen=True)
@@ -268,4 +269,7 @@ def test_wrong_arguments_are_named() -> None:
     refused(ArgumentError, "window=None", mask="sliding")
     refused(ArgumentError, "softcap=-1", softcap=-1.0)
     refused(ArgumentError, "out has shape", out=np.zeros((2, 1, 4, 32), q.dtype))
+    refused(ArgumentError, "out overlaps k", k=k, out=k[..., :4, 0:1, :].swapaxes(1, 2))
+    refused(ArgumentError, "plan is for keys=8",
+            plan=DecodePlan.of(q, k, k), k=k[:, :7], v=k[:, :7])
     refused(UnsupportedError, "head dim of 48", q=q[..., :48], k=k[..., :48], v=k[..., :48])

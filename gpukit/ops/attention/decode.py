@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from gpukit.devices.protocol import Device
-from gpukit.ops.attention import decode_arguments
+from gpukit.errors import ArgumentError
+from gpukit.ops.attention import decode_arguments, decode_warm
 from gpukit.ops.attention.decode_arguments import Call
+from gpukit.ops.attention.decode_warm import Given
 from gpukit.ops.attention.masks import FAR
 from gpukit.ops.attention.plan import Config, Problem, choose
 
@@ -43,7 +46,9 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         alibi: float32 [heads], slopes: -slope times distance is added to scores.
         out: where to put the result; q's shape and dtype.
         return_lse: also return the logarithm of each softmax's sum.
-        plan: from `DecodePlan.of`, for calls of equal shapes that may overlap in time.
+        plan: from `DecodePlan.of`: the memory in which splits of a sequence meet. Without one,
+            calls of a stream share one per shape, and a captured call gets its own, cleared by an
+            operation more at each replay.
 
     Returns:
         out in q's shape; with return_lse (out, lse), lse float32 [sequences, heads] or [sequences,
@@ -54,35 +59,51 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         ArgumentError: an argument's shape, dtype, strides, value or device.
         UnsupportedError: a dtype, head dim or page size that no kernel takes.
     """
+    given = Given(q, k, v, out, lengths, page_table, sinks, alibi,
+                  (mask, window, chunk, scale, softcap, bool(return_lse)))
+    results = decode_warm.call(given, plan) or _the_long_way(given, plan)
+    return results if return_lse else results[0]
+
+
+def _the_long_way(given: Given, own: DecodePlan | None) -> tuple[Any, Any]:
+    """Check, choose and launch; the same call is quicker the next time."""
+    mask, window, chunk, scale, softcap, return_lse = given.words
     call = decode_arguments.check(
-        q, k, v, out=out, return_lse=return_lse, lengths=lengths, page_table=page_table, mask=mask,
-        window=window, chunk=chunk, scale=scale, softcap=softcap, sinks=sinks, alibi=alibi)
+        given.q, given.k, given.v, out=given.out, return_lse=return_lse, lengths=given.lengths,
+        page_table=given.table, mask=mask, window=window, chunk=chunk, scale=scale,
+        softcap=softcap, sinks=given.sinks, alibi=given.slopes)
+    if own is not None:
+        own.require(call)
     if call.out.size:
-        (plan or _plan(call.device, call.problem)).run(call)
-    if q.ndim == 4:
-        return (call.out, call.lse) if return_lse else call.out
-    single = call.out[:, 0]
-    return (single, call.lse[:, :, 0]) if return_lse else single
+        plan = own or _plan(call.device, call.problem)
+        launch = plan.bind(call)
+        launch(*map(call.device.pointer, call.arrays))
+        if not call.device.emulated:
+            decode_warm.keep(given, call, plan, launch, own is not None)
+    return call.results()
 
 
 class DecodePlan:
     """A cut of decode calls of one shape, and the memory in which splits of a sequence meet.
 
-    Calls that may run at the same time need a plan each; one after another may share one.
+    Calls that may run at the same time need a plan each; one after another may share one: all
+    layers of a model, captured or not.
 
     Attributes:
         config: how the calls are cut up.
+        meets: whether splits meet in the plan's memory.
     """
 
     def __init__(self, device: Device, problem: Problem, config: Config | None = None) -> None:
         self.device, self.problem = device, problem
         self.config = config or choose(problem)
-        parts = self.config.parts > 1
-        states = self.config.states(problem) if parts else 0
+        self.meets = self.config.parts > 1
+        self.entries: decode_warm.Entries = {}
+        states = self.config.states(problem) if self.meets else 0
         self._values = device.xp.empty((states, 4), "float32")
         self._statistics = device.xp.empty((states, 2), "float32")
         counters = problem.sequences * self.config.units(problem) * self.config.cluster
-        self._arrived = device.xp.zeros(counters if parts else 0, "uint32")
+        self._arrived = device.xp.zeros(counters if self.meets else 0, "uint32")
         self._kernel = device.compile(self.config.spec, self.config.tunables(problem))
 
     @classmethod
@@ -94,18 +115,35 @@ class DecodePlan:
             window=None, chunk=None, scale=None, softcap=0.0, sinks=None, alibi=None)
         return cls(call.device, call.problem, config)
 
-    def run(self, call: Call) -> None:
-        """Enqueue a checked call of this plan's shape."""
-        p, config, mask = self.problem, self.config, call.mask
+    def require(self, call: Call) -> None:
+        """The call has the plan's shape and device.
+
+        Raises:
+            ArgumentError: it has not.
+        """
+        if call.device is not self.device:
+            raise ArgumentError(f"attention_decode: plan is of {self.device.name}, q on "
+                                f"{call.device.name}")
+        for name, mine, given in zip(Problem._fields, self.problem, call.problem, strict=True):
+            if mine != given:
+                raise ArgumentError(f"attention_decode: plan is for {name}={mine}, the arrays have "
+                                    f"{given}; make one with DecodePlan.of")
+
+    def bind(self, call: Call) -> Callable[..., None]:
+        """The launch of calls like a checked one: takes what `Call.arrays` has, as pointers."""
+        p, config, mask, cap = self.problem, self.config, call.mask, call.softcap
+        enqueue = self._kernel.bind(config.grid(p), (32 * config.warps,))
+        work = map(self.device.pointer, (self._values, self._statistics, self._arrived))
+        strides = (step for array in (call.q, call.k, call.v, call.out) for step in _steps(array))
         table_row = 0 if call.table is None else call.table.strides[0] // 4
-        strides = [step for array in (call.q, call.k, call.v, call.out) for step in _steps(array)]
-        cap = call.softcap
-        self._kernel.launch(config.grid(p), (32 * config.warps,), (
-            call.q, call.k, call.v, call.out, call.lse, call.lengths, call.table, call.sinks,
-            call.slopes, self._values, self._statistics, self._arrived, *strides, table_row,
-            max(0, p.page.bit_length() - 1), p.keys, p.tokens, p.group, p.heads, mask.left,
-            mask.right, mask.chunk or FAR, call.scale * _LOG2_E, call.scale / cap if cap else 0.0,
-            cap * _LOG2_E))
+        rest = (*work, *strides, table_row, max(0, p.page.bit_length() - 1), p.keys, p.tokens,
+                p.group, p.heads, mask.left, mask.right, mask.chunk or FAR, call.scale * _LOG2_E,
+                call.scale / cap if cap else 0.0, cap * _LOG2_E)
+
+        def launch(*arrays: Any) -> None:
+            enqueue(*arrays, *rest)
+
+        return launch
 
 
 def _steps(array: Any) -> list[int]:
@@ -114,12 +152,20 @@ def _steps(array: Any) -> list[int]:
 
 
 _plans: OrderedDict[tuple[Any, ...], DecodePlan] = OrderedDict()
+_captured: list[DecodePlan] = []  # what graphs use must live as long as they may be replayed
 
 
 def _plan(device: Device, problem: Problem) -> DecodePlan:
-    """The plan that calls of a stream share: they come one after another."""
-    stream = 0 if device.emulated else device.xp.cuda.get_current_stream().ptr
-    key = (device.name, stream, problem)
+    """The plan that calls of a stream share: they come one after another.
+
+    A captured call has its own, whose counters every replay clears first: its graph may be
+    replayed beside others.
+    """
+    stream = 0 if device.emulated else int(device.xp.cuda.get_current_stream().ptr)
+    if not device.emulated and device.xp.cuda.runtime.streamIsCapturing(stream):
+        _captured.append(DecodePlan(device, problem))
+        return _captured[-1]
+    key = (device.name, decode_warm.stream_name(stream), problem)
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = DecodePlan(device, problem)

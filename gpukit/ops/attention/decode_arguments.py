@@ -20,8 +20,14 @@ _MAX_KEYS = 1 << 30
 
 @dataclass(frozen=True)
 class Call:
-    """A checked call: q and out [sequences, tokens, heads, dim]; k and v [sequences or pages, rows,
-    KV heads, dim]; lse None or f32 [sequences, heads, tokens]."""
+    """A checked call.
+
+    Attributes:
+        q, out: [sequences, tokens, heads, dim].
+        k, v: [sequences or pages, rows, KV heads, dim].
+        lse: None or f32 [sequences, heads, tokens].
+        single: the caller's q has no axis of tokens.
+    """
 
     device: Device
     problem: Problem
@@ -37,6 +43,19 @@ class Call:
     mask: masks.Mask
     scale: float
     softcap: float
+    single: bool
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """In the order of the kernels' parameters."""
+        return (self.q, self.k, self.v, self.out, self.lse, self.lengths, self.table, self.sinks,
+                self.slopes)
+
+    def results(self) -> tuple[Any, Any]:
+        """out and lse of the rank that the caller has."""
+        if not self.single:
+            return self.out, self.lse
+        return self.out[:, 0], None if self.lse is None else self.lse[:, :, 0]
 
 
 def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, page_table: Any,
@@ -52,7 +71,7 @@ def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, p
         _adopt(device, name, array) for name, array in
         (("k", k), ("v", v), ("out", out), ("lengths", lengths), ("page_table", page_table),
          ("sinks", sinks), ("alibi", alibi)))
-    q = _with_tokens("q", q)
+    single, q = q.ndim == 3, _with_tokens("q", q)
     dtype = _element(q)
     for name, array in (("k", k), ("v", v)):
         _check_cache(device, name, array, q)
@@ -63,12 +82,16 @@ def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, p
     _check_vector("lengths", lengths, "uint32", problem.sequences)
     _check_vector("sinks", sinks, "float32", problem.heads)
     _check_vector("alibi", alibi, "float32", problem.heads)
+    chosen = masks.named(_F, mask, window, chunk, False)
+    scale = problem.dim**-0.5 if scale is None else arrays.check_scalar(_F, "scale", scale)
+    softcap = _softcap(softcap)
     out = _output(device, out, q)
-    lse = device.empty((problem.sequences, problem.heads, problem.tokens), "float32")
-    return Call(device, problem, q, k, v, out, lse if return_lse else None, lengths, page_table,
-                sinks, alibi, masks.named(_F, mask, window, chunk, False),
-                problem.dim**-0.5 if scale is None else arrays.check_scalar(_F, "scale", scale),
-                _softcap(softcap))
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        arrays.check_no_overlap(_F, name, out, array, device, same_ok=name == "q")
+    shape = problem.sequences, problem.heads, problem.tokens
+    lse = device.empty(shape, "float32") if return_lse else None
+    return Call(device, problem, q, k, v, out, lse, lengths, page_table, sinks, alibi, chosen,
+                scale, softcap, single)
 
 
 def _adopt(device: Device, name: str, array: Any) -> Any:
