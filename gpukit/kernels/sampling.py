@@ -10,7 +10,7 @@ _FLOATS = ("f32", "f16", "bf16")
 STAGES = (1, 16, 40, 64, 100, 192)
 CLUSTERS = (1, 2, 4, 8)
 THREADS = (128, 256, 512, 1024)
-CANDIDATES = (512, 2048)
+CANDIDATES = LISTS = (512, 2048)
 
 _DTYPE = Tunable("dtype", _FLOATS, "f32", "type of the logits")
 _VEC = Tunable("vec", (1, 2, 4, 8), 4, "logits per memory access, 16 bytes at most")
@@ -27,6 +27,12 @@ def _row_bytes(t: Tunables) -> int:
     lists = 4 * cluster * groups + 12 * candidates
     sums = 8 * 6 * (threads // 32) + 8 * 6 * cluster + 4 * cluster + 16
     return 1024 * int(t["stage"]) + -(-(lists + sums) // 16) * 16
+
+
+def _stream_bytes(t: Tunables) -> int:
+    """`StreamShared` of `cuda_src/sampling/stream_row.cuh`, or a little more."""
+    blocks, listed, warps = int(t["most"]), int(t["list"]), int(t["threads"]) // 32
+    return 4 * 32 * blocks + 16 * blocks + 18 * listed + 8 * 1024 + 24 * warps + 128
 
 
 def _softmax_bytes(t: Tunables) -> int:
@@ -90,6 +96,17 @@ _FOR_ALL = (
     Param("frequency0", "f32", ""), Param("presence0", "f32", ""), Param("repetition0", "f32", ""),
 )
 
+_RESULTS = (
+    Param("ids", "pointer", "[B] i64: the tokens"),
+    Param("status", "pointer", "[B] u8: bit 0 usable, bit 1 NaN seen; or null"),
+    Param("distribution", "pointer", "[B, V] f32: what was drawn from; or null"),
+    Param("pitch", "i64", "elements from row to row"),
+    Param("mask_pitch", "i64", "words from row to row of the bitmask"),
+    Param("out_pitch", "i64", "elements from row to row of the distribution"),
+    Param("V", "i32", "tokens"),
+    Param("joint", "i32", "1: top-p of the whole row's mass, 0: of what the others keep"),
+)
+
 SAMPLE = KernelSpec(
     name="sampling.sample",
     source="sampling/sample.cu",
@@ -101,15 +118,7 @@ SAMPLE = KernelSpec(
     params=(
         Param("logits", "pointer", "[B, V]"), *_PER_ROW,
         Param("bitmask", "pointer", "[B, >= V/32] u32, 1: allowed; or null"), *_PENALTIES,
-        Param("ids", "pointer", "[B] i64: the tokens"),
-        Param("status", "pointer", "[B] u8: bit 0 usable, bit 1 NaN seen; or null"),
-        Param("distribution", "pointer", "[B, V] f32: what was drawn from; or null"),
-        Param("pitch", "i64", "elements from row to row"),
-        Param("mask_pitch", "i64", "words from row to row of the bitmask"),
-        Param("out_pitch", "i64", "elements from row to row of the distribution"),
-        Param("V", "i32", "tokens"),
-        Param("joint", "i32", "1: top-p of the whole row's mass, 0: of what the others keep"),
-        *_FOR_ALL),
+        *_RESULTS, *_FOR_ALL),
     shared_bytes=_row_bytes,
     variants=({"blocks": 3}, {"dtype": "bf16", "vec": 8, "blocks": 3},
               {"blocks": 2, "candidates": 2048, "cluster": 4, "dtype": "bf16", "vec": 1},
@@ -117,6 +126,30 @@ SAMPLE = KernelSpec(
               {"blocks": 2, "stage": 100}, {"threads": 512, "stage": 192},
               {"threads": 128, "cluster": 2, "blocks": 3}),
     requires=("unit stride along V", "a CTA's part of a row fits stage",
+              "vec divides the row pitch; rows are aligned to vec elements"),
+)
+
+STREAM = KernelSpec(
+    name="sampling.stream",
+    source="sampling/stream.cu",
+    entry="stream<{dtype}, {vec}, {threads}, {cluster}, {list}, {most}, {blocks}>",
+    summary="bitmask, temperature, min-p, top-k, top-p and the draw, each row streamed once",
+    archs=_ARCHS,
+    tunables=(_DTYPE, _VEC, Tunable("threads", THREADS[1:], 256, "threads per CTA"), _CLUSTER,
+              Tunable("list", LISTS, 512, "tokens that the list of CTA 0 can hold"),
+              Tunable("most", (128, 256), 128, "blocks of a row that CTA 0 has room for"),
+              _BLOCKS),
+    params=(
+        Param("logits", "pointer", "[B, V]"), *_PER_ROW,
+        Param("bitmask", "pointer", "[B, >= V/32] u32, 1: allowed; or null"), *_RESULTS,
+        *_FOR_ALL[:6]),
+    shared_bytes=_stream_bytes,
+    variants=({"blocks": 4, "cluster": 1}, {"cluster": 2, "blocks": 4}, {"threads": 512},
+              {"dtype": "bf16", "vec": 8, "blocks": 4, "most": 256},
+              {"dtype": "f16", "vec": 1, "cluster": 1, "list": 2048},
+              {"list": 2048, "most": 256, "blocks": 2, "cluster": 4},
+              {"list": 2048, "threads": 512, "vec": 1}),
+    requires=("unit stride along V", "V is at most 1024 most, or most is 256",
               "vec divides the row pitch; rows are aligned to vec elements"),
 )
 
@@ -132,4 +165,4 @@ UNIFORM = KernelSpec(
             Param("position0", "i64", "for all where position is null")),
 )
 
-SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE)
+SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM)

@@ -8,6 +8,7 @@ from gpukit.kernels.spec import Value
 from gpukit.ops.sampling.rows import Rows
 
 _BIG = CLUSTERS[-1]
+_SHORT = 300  # the largest k whose tokens are sure to fit a list of 512, ties apart
 
 
 def part_bytes(width: int, cluster: int) -> int:
@@ -41,3 +42,15 @@ def staged(function: str, rows: Rows) -> dict[str, Value]:
     threads, blocks = (256, 3) if stage <= 64 else (256, 2) if stage <= 100 else (512, 1)
     return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster, "stage": stage,
             "threads": threads, "blocks": blocks}
+
+
+def streamed(rows: Rows, top_k: object) -> dict[str, Value]:
+    """Tunables of the sampler that streams rows: four CTAs of 256 threads per SM, or fewer, larger
+    ones where even a cluster per row leaves SMs idle."""
+    sms = rows.device.properties.sm_count
+    cluster = max(c for c in CLUSTERS if c == 1 or c * rows.count <= 4 * sms)
+    many = cluster * rows.count > 2 * sms
+    large = isinstance(top_k, int) and top_k > _SHORT
+    return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster,
+            "threads": 256 if many else 512, "blocks": (3 if large else 4) if many else 1,
+            "most": 128 if rows.width <= 128 * 1024 else 256, "list": 2048 if large else 512}

@@ -92,13 +92,33 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
         distribution = rows.output("sample", "distribution", distribution, (b, given.width),
                                    "float32", device)
     if b:
-        chosen = {**tuned(given, top_k), **(tunables or {})}
-        kernel = device.compile(kernels.get("sampling.sample"), chosen)
-        kernel.launch((b * int(chosen["cluster"]),), (int(chosen["threads"]),),
-                      (given.array, *pointers, mask, *lists, *strengths, out, status, distribution,
-                       given.pitch, mask_pitch, given.width, given.width, int(joint), *numbers,
-                       *strength0))
+        function = _stream if streams(given, penalties, tunables) else _reside
+        function(given, dict(tunables or {}), top_k, (
+            *pointers, mask), (*lists, *strengths), (
+            out, status, distribution, given.pitch, mask_pitch, given.width, given.width,
+            int(joint)), (*numbers, *strength0))
     return out
+
+
+def streams(given: Rows, penalties: Penalties | None, tunables: Mapping[str, Value] | None) -> bool:
+    """Whether the row is streamed: always, but for penalties and where a resident row is asked for."""
+    return penalties is None and "stage" not in (tunables or {})
+
+
+def _stream(given: Rows, tunables: dict[str, Value], top_k: Any, inputs: tuple[Any, ...],
+            penalties: tuple[Any, ...], results: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+    chosen = {**choose.streamed(given, top_k), **tunables}
+    kernel = given.device.compile(kernels.get("sampling.stream"), chosen)
+    kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
+                  (given.array, *inputs, *results, *numbers[:6]))
+
+
+def _reside(given: Rows, tunables: dict[str, Value], top_k: Any, inputs: tuple[Any, ...],
+            penalties: tuple[Any, ...], results: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+    chosen = {**tuned(given, top_k), **tunables}
+    kernel = given.device.compile(kernels.get("sampling.sample"), chosen)
+    kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
+                  (given.array, *inputs, *penalties, *results, *numbers))
 
 
 def tuned(given: Rows, top_k: Any) -> dict[str, Value]:

@@ -1,0 +1,94 @@
+// A row as blocks of 1024 tokens, or a multiple, each read by one warp.
+//
+// Lane and block make a group of 32 tokens (or the multiple). Which tokens these are depends on V and
+// the type alone, so that maxima and sums per block and per group are the same however a row is shared
+// out and wherever it lies.
+#pragma once
+
+#include "common/vec.cuh"
+#include "common/warp.cuh"
+#include "sampling/key.cuh"
+
+constexpr int ROUND = 1024;  // tokens that a warp reads at once, 32 per lane
+
+struct Blocks {
+    i32 V, rounds, count;  // rounds of a block, blocks of the row: at most MOST
+
+    static constexpr int MOST = 256;
+
+    __device__ __forceinline__ explicit Blocks(i32 V) : V(V) {
+        rounds = (V - 1) / (ROUND * MOST) + 1;
+        count = (V - 1) / (ROUND * rounds) + 1;
+    }
+    __device__ __forceinline__ u32 first(int block, int round) const {
+        return (u32(block) * u32(rounds) + u32(round)) * ROUND;
+    }
+};
+
+// A row of logits of which a bitmask may forbid some: bit t % 32 of word t / 32, 1: allowed.
+template <class T, int VEC> struct Logits {
+    static constexpr int RUN = 16 / sizeof(T), STEPS = 32 / RUN;  // consecutive tokens of a lane
+
+    const T* row;
+    const u32* mask;
+    u32 V;
+
+    // Where the lane's i-th token of a round is.
+    __device__ __forceinline__ static u32 at(int lane, int i) {
+        return u32((i / RUN * 32 + lane) * RUN + i % RUN);
+    }
+
+    __device__ __forceinline__ f32 one(u32 token) const {
+        if (token >= V || (mask && !(mask[token / 32] >> token % 32 & 1))) return -INF;
+        return to_f32(row[token]);
+    }
+
+    // N raw logits of this lane, of a round those from `base` on: all 32, or whole runs.
+    template <int N> __device__ __forceinline__ void read(u32 base, f32 (&x)[N]) const {
+        if (u64(base) + 32 * N <= V) {
+            read_whole(row + base, x);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; ++i) {
+                const u32 token = base + at(warp::lane(), i);
+                x[i] = token < V ? to_f32(row[token]) : -INF;
+            }
+        }
+    }
+
+    template <int N> __device__ __forceinline__ void read_whole(const T* from, f32 (&x)[N]) const {
+        using Piece = Vec<T, VEC>;
+        Piece pieces[N / VEC];
+#pragma unroll
+        for (int i = 0; i < N; i += VEC)
+            pieces[i / VEC] = load<Cache::normal>(
+                reinterpret_cast<const Piece*>(from + at(warp::lane(), i)));
+#pragma unroll
+        for (int i = 0; i < N; ++i) x[i] = to_f32(pieces[i / VEC].lane[i % VEC]);
+    }
+
+    template <int N> __device__ __forceinline__ void forbid(u32 base, f32 (&x)[N]) const {
+        if (!mask) return;
+#pragma unroll
+        for (int step = 0; step < N / RUN; ++step) {
+            const u32 token = base + at(warp::lane(), step * RUN);
+            const u32 bits = token < V ? mask[token / 32] >> token % 32 : 0;
+#pragma unroll
+            for (int j = 0; j < RUN; ++j)
+                if (!(bits >> j & 1)) x[step * RUN + j] = -INF;
+        }
+    }
+};
+
+__device__ __forceinline__ f32 largest(const f32 (&x)[32]) {
+    f32 best[4] = {-INF, -INF, -INF, -INF};  // fmaxf drops a NaN
+#pragma unroll
+    for (int i = 0; i < 32; ++i) best[i % 4] = fmaxf(best[i % 4], x[i]);
+    return fmaxf(fmaxf(best[0], best[1]), fmaxf(best[2], best[3]));
+}
+
+__device__ __forceinline__ f32 warp_largest(f32 x) {
+#pragma unroll
+    for (int i = 16; i; i /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, i));
+    return x;
+}

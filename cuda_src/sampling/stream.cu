@@ -1,0 +1,79 @@
+// From logits to a token in one launch, each row streamed once.
+//
+// The CTAs of a cluster read a row from global memory and keep of it the maxima of groups of 32 tokens
+// and, where the whole mass counts, the sums of exponentials of blocks of 1024. That is enough:
+//
+// - No filter: the block is drawn from the sums, the token from the block, which is read again.
+// - A small k, min-p, or most of a nucleus: at least k tokens reach the k-th largest group maximum,
+//   and not many more do. CTA 0 reads those groups again, and finishes on a list in shared memory.
+// - Everything else: thresholds by histograms over further readings, a thousandfold narrower each.
+//
+// Masses are integers (mass.cuh), or f32 sums in an order that V alone sets, so the token depends on
+// the row, its settings, its seed and position, on nothing else.
+//
+// Limits: the row pitch and base are aligned to VEC elements.
+#include "sampling/stream_finish.cuh"
+
+template <class Row>
+__device__ __forceinline__ void write(const Row& row, f32* to, const Drawn& drawn) {
+    const Weigh weigh = row.weigher();
+    const f32 scale = MASS_UNIT / f32(drawn.mass);
+    row.each_block([&](int b) {
+        for (int round = 0; round < row.blocks.rounds; ++round) {
+            const u32 base = row.blocks.first(b, round);
+            f32 x[32];
+            row.logits.read(base, x);
+            row.logits.forbid(base, x);
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                const u32 token = base + row.logits.at(warp::lane(), i);
+                if (token >= u32(row.blocks.V)) continue;
+                const f32 clean = key::clean(x[i]), e = weigh(clean);
+                const bool kept = key::of(clean) >= drawn.threshold && e >= row.settings.min_p;
+                const bool chosen = row.greedy() ? token == drawn.token : kept;
+                to[token] = drawn.mass && chosen ? (row.greedy() ? 1.0f : e * scale) : 0.0f;
+            }
+        }
+    });
+}
+
+template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST, int BLOCKS>
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
+stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top_p,
+       const f32* min_p, const u64* seed, const i64* position, const u32* bitmask, i64* ids,
+       u8* status, f32* distribution, i64 pitch, i64 mask_pitch, i64 out_pitch, i32 V, i32 joint,
+       f32 temperature0, i32 top_k0, f32 top_p0, f32 min_p0, u64 seed0, i64 position0) {
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+    extern __shared__ __align__(16) u8 memory[];
+    typename Row::Shared& s = *reinterpret_cast<typename Row::Shared*>(memory);
+    const i64 at = blockIdx.x / CLUSTER;
+    const Settings settings = {setting(temperature, at, temperature0), setting(top_p, at, top_p0),
+                               fminf(setting(min_p, at, min_p0), 1.0f), setting(top_k, at, top_k0),
+                               setting(seed, at, seed0), setting(position, at, position0)};
+    if (threadIdx.x == 0) s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
+    Row row = {s, {logits + at * pitch, bitmask ? bitmask + at * mask_pitch : nullptr, u32(V)},
+               Blocks(V), settings, CLUSTER > 1 ? cluster::rank() : 0};
+    Row::meet();  // nobody writes into a CTA that has not started
+
+    const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;
+    const bool sums = !settings.greedy() && (!filtered || (settings.top_p < 1.0f && joint));
+    row.survey(sums, Weigh(0.0f, settings.temperature).scale);
+    if (row.rank) {
+        row.obey();
+    } else {
+        Drawn drawn;
+        if (row.top > key::NOTHING) {
+            const bool greedy = row.greedy();
+            const i32 k = greedy ? 1 : settings.top_k > 0 && settings.top_k < V ? settings.top_k : 0;
+            Finish<T, VEC, THREADS, CLUSTER, LIST, MOST> finish = {
+                row, s, row.weigher(), k, greedy ? 1.0f : settings.top_p, joint || !filtered};
+            drawn = finish.decide();
+        }
+        if (threadIdx.x == 0) {
+            ids[at] = drawn.token;
+            if (status) status[at] = row.status();
+        }
+        row.end(drawn);
+    }
+    if (distribution) write(row, distribution + at * out_pitch, row.ended());
+}

@@ -1,0 +1,287 @@
+// How CTA 0 comes from what it knows of a row to its token.
+#pragma once
+
+#include "sampling/stream_row.cuh"
+
+template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct Finish {
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+    static constexpr int WARPS = THREADS / 32;
+
+    Row& row;
+    typename Row::Shared& s;
+    const Weigh weigh;
+    const i32 k;       // 0: all
+    const f32 top_p;
+    const bool joint;
+
+    // --- few tokens, all on the list: everyone is compared with everyone ---
+
+    __device__ __forceinline__ Drawn few(int n, u64 all) {
+        int lanes = 1;  // that share a token's comparisons
+        while (lanes < 32 && 2 * lanes * n <= THREADS) lanes *= 2;
+        const int me = threadIdx.x / lanes, part = threadIdx.x % lanes;
+        const bool live = me < n;
+        const u32 key = live ? s.key[me] : 0, token = live ? s.token[me] : 0;
+
+        u32 larger = 0;
+        if (live)
+            for (int j = part; j < n; j += lanes) larger += s.key[j] > key;
+        for (int i = 1; i < lanes; i *= 2) larger += __shfl_xor_sync(0xffffffff, larger, i);
+        const f32 e = weigh(key::value(key));
+        bool kept = live && (k == 0 || larger < u32(k)) && e >= row.settings.min_p;
+        u64 mass = kept ? mass_of(e) : 0;
+        leave(me, part, live, mass);
+
+        if (top_p < 1.0f) {
+            u64 above = 0, sum = 0;
+            for (int j = part; j < n; j += lanes) {
+                const u64 m = s.mass[j];
+                sum += m, above += s.key[j] > key ? m : 0;
+            }
+            const u64 need = fraction(top_p, joint ? all : shared_sum(sum, lanes));
+            kept &= shared_sum(above, lanes) < need;
+            mass = kept ? mass : 0;
+            __syncthreads();
+            leave(me, part, live, mass);
+        }
+
+        u64 before = 0, sum = 0;
+        for (int j = part; j < n; j += lanes) {
+            const u64 m = s.mass[j];
+            sum += m, before += s.token[j] < token ? m : 0;
+        }
+        sum = shared_sum(sum, lanes), before = shared_sum(before, lanes);
+        const u64 rest = row.random_below(sum);
+        if (kept) atomicMin(&s.drawn.threshold, key);
+        if (part == 0 && before <= rest && rest < before + mass) s.drawn.token = token;
+        __syncthreads();
+        return {s.drawn.token, s.drawn.threshold, sum};
+    }
+
+    __device__ __forceinline__ void leave(int me, int part, bool live, u64 mass) {
+        if (live && part == 0) s.mass[me] = mass;
+        __syncthreads();
+    }
+    __device__ __forceinline__ static u64 shared_sum(u64 x, int lanes) {
+        for (int i = 1; i < lanes; i *= 2) x += __shfl_xor_sync(0xffffffff, x, i);
+        return x;
+    }
+
+    // --- many on the list: three thresholds, of values, of mass and of the token ---
+
+    __device__ __forceinline__ Drawn many(int n, u32 bound, u64 all) {
+        u32 limit = bound;
+        if (k) limit = select<THREADS>(s.bins, {bound, row.top}, k, k, [&](auto add) {
+            for (int i = threadIdx.x; i < n; i += THREADS) add(s.key[i], 1);
+        });
+        u64 mass = weigh_list(n, limit);
+        if (top_p < 1.0f) {
+            const u64 need = fraction(top_p, joint ? all : mass);
+            if (need <= mass)
+                limit = select<THREADS>(s.bins, {limit, row.top}, need, need, [&](auto add) {
+                    for (int i = threadIdx.x; i < n; i += THREADS) add(s.key[i], s.mass[i]);
+                });
+            mass = weigh_list(n, limit);
+        }
+        const u64 rest = row.random_below(mass);
+        const u32 token = ~select<THREADS>(
+            s.bins, {~u32(row.blocks.V - 1), ~0u}, rest + 1, 0, [&](auto add) {
+                for (int i = threadIdx.x; i < n; i += THREADS) add(~s.token[i], s.mass[i]);
+            });
+        return {token, limit, mass};
+    }
+
+    // The masses of listed tokens at or above the limit, zero for the others; their sum.
+    __device__ __forceinline__ u64 weigh_list(int n, u32 limit) {
+        u64 sum = 0;
+        for (int i = threadIdx.x; i < n; i += THREADS) {
+            const f32 e = weigh(key::value(s.key[i]));
+            s.mass[i] = s.key[i] >= limit && e >= row.settings.min_p ? mass_of(e) : 0;
+            sum += s.mass[i];
+        }
+        sum = team::cta_sum<WARPS>(sum, s.sums[0]);
+        __syncthreads();
+        return sum;
+    }
+
+    // --- rows whose kept tokens are not all on the list: further readings of the row ---
+
+    __device__ __forceinline__ Drawn general(u32 bound, u64 all, bool whole) {
+        u32 limit = bound;
+        if (k) limit = narrow(Sweep::count, {limit, row.top}, k);
+        if (top_p < 1.0f) {
+            const u64 kept = whole ? all : total(limit), need = fraction(top_p, joint ? all : kept);
+            const u32 from = max(limit, key_of_weight(0.999f * f32(kept - min(need, kept)) /
+                                                      (MASS_UNIT * f32(row.blocks.V))));
+            if (need <= kept) limit = narrow(Sweep::mass, {from, row.top}, need);
+        }
+        const u64 mass = total(limit);
+        return from_blocks(mass, limit, false);
+    }
+
+    // A key at or below those of all tokens that weigh e or more.
+    __device__ __forceinline__ u32 key_of_weight(f32 e) const {
+        if (!(e > 1e-37f)) return key::NOTHING + 1;
+        const f32 far = (row.greedy() ? 1.0f : row.settings.temperature) * logf(fminf(e, 1.0f));
+        return max(key::NOTHING + 1, key::of(key::clean(
+            weigh.max + far - 1e-5f * (fabsf(weigh.max) - far) - 1e-30f)));
+    }
+
+    // Halves a range a thousandfold per reading until its tokens fit the list, which ends it.
+    __device__ __forceinline__ u32 narrow(Sweep what, Range range, u64 need) {
+        while (range.low < range.high) {
+            row.order(what, range.low, range.high, weigh);
+            s.bins.find(need - range.above);
+            range.narrow(s.bins);
+            __syncthreads();
+            if (range.above + range.inside == need) break;
+            const u64 each = what == Sweep::count ? 1 : mass_of(weigh(key::value(range.low)));
+            if (range.inside > LIST * max(u64(1), each)) continue;
+            row.order(Sweep::list, range.low, range.high, weigh);
+            const int n = s.listed;
+            if (n <= LIST) return among(what, range, need, n);
+        }
+        return range.low;
+    }
+
+    __device__ __forceinline__ u32 among(Sweep what, Range range, u64 need, int n) {
+        need -= range.above;
+        return select<THREADS>(s.bins, {range.low, range.high}, need, need, [&](auto add) {
+            for (int i = threadIdx.x; i < n; i += THREADS) {
+                const f32 e = weigh(key::value(s.key[i]));
+                if (what == Sweep::count) add(s.key[i], 1);
+                else if (e >= row.settings.min_p) add(s.key[i], mass_of(e));
+            }
+        });
+    }
+
+    // The mass of all tokens from `limit`, and that of each block.
+    __device__ __forceinline__ u64 total(u32 limit) {
+        row.order(Sweep::blocks, limit, row.top, weigh);
+        u64 sum = 0;
+        for (int b = threadIdx.x; b < row.blocks.count; b += THREADS) sum += s.block[b];
+        sum = team::cta_sum<WARPS>(sum, s.sums[0]);
+        __syncthreads();
+        return sum;
+    }
+
+    // The draw from the blocks' masses, then from the block's tokens at `limit` or above. `sums`: the
+    // blocks' masses are those of the first reading, f32 sums relative to each block's maximum.
+    __device__ __forceinline__ Drawn from_blocks(u64 mass, u32 limit, bool sums) {
+        if (threadIdx.x < 32) {
+            u64 rest = row.random_below(mass);
+            const int block = which_block(rest);
+            const Weigh own = sums ? Weigh(s.block_max[block], row.settings.temperature) : weigh;
+            auto value = [&](f32 x) {
+                const f32 e = own(x);
+                return key::of(x) >= limit && e >= row.settings.min_p ? mass_of(e) : 0ull;
+            };
+            if (sums) {
+                const u64 sum = block_mass(block, value);
+                rest = min(sum - 1, u64(double(rest) / double(s.block[block]) * double(sum)));
+            }
+            walk(block, rest, value);
+        }
+        __syncthreads();
+        return {s.drawn.token, limit, mass};
+    }
+
+    // By warp 0: the block where the running sum passes `rest`, of which what came before is taken.
+    __device__ __forceinline__ int which_block(u64& rest) const {
+        constexpr int EACH = MOST / 32;
+        const int first = warp::lane() * EACH;
+        u64 sum = 0;
+        for (int i = 0; i < EACH; ++i) sum += first + i < row.blocks.count ? s.block[first + i] : 0;
+        const u64 upto = team::warp_scan(sum);
+        const int lane = __ffs(__ballot_sync(0xffffffff, upto > rest)) - 1;
+        u64 left = rest - (upto - sum);
+        int i = 0;
+        if (warp::lane() == lane)
+            for (; i + 1 < EACH && left >= s.block[first + i]; ++i) left -= s.block[first + i];
+        rest = __shfl_sync(0xffffffff, left, lane);
+        return __shfl_sync(0xffffffff, first + i, lane);
+    }
+
+    template <class Value> __device__ __forceinline__ u64 block_mass(int block, Value value) const {
+        u64 sum = 0;
+        for (int round = 0; round < row.blocks.rounds; ++round) {
+            f32 x[32];
+            row.logits.read(row.blocks.first(block, round), x);
+            row.logits.forbid(row.blocks.first(block, round), x);
+#pragma unroll
+            for (int i = 0; i < 32; ++i) sum += value(key::clean(x[i]));
+        }
+        return team::warp_sum(sum);
+    }
+
+    // Leaves the token of the block at which the running sum passes `rest`.
+    template <class Value>
+    __device__ __forceinline__ void walk(int block, u64 rest, Value value) {
+        constexpr int RUN = Logits<T, VEC>::RUN;
+        for (int round = 0; round < row.blocks.rounds; ++round) {
+            const u32 base = row.blocks.first(block, round);
+            f32 x[32];
+            row.logits.read(base, x);
+            row.logits.forbid(base, x);
+#pragma unroll
+            for (int step = 0; step < 32; step += RUN) {
+                u64 sum = 0;
+#pragma unroll
+                for (int j = 0; j < RUN; ++j) sum += value(key::clean(x[step + j]));
+                const u64 before = team::warp_scan(sum) - sum;
+                if (const u32 hit = __ballot_sync(0xffffffff, before + sum > rest)) {
+                    if (warp::lane() != __ffs(hit) - 1) return;
+                    u64 upto = before;
+                    int j = 0;
+#pragma unroll
+                    for (int i = 0; i + 1 < RUN; ++i) {
+                        upto += value(key::clean(x[step + i]));
+                        j += upto <= rest;
+                    }
+                    s.drawn.token = base + row.logits.at(warp::lane(), step + j);
+                    return;
+                }
+                rest -= __shfl_sync(0xffffffff, before + sum, 31);
+            }
+        }
+    }
+
+    // --- which way ---
+
+    __device__ __forceinline__ Drawn decide() {
+        const bool filtered = k || row.settings.min_p > 0.0f, nucleus = top_p < 1.0f;
+        u64 all = 0;
+        if (!row.greedy() && (!filtered || (nucleus && joint))) all = row.row_mass(weigh);
+        if (!filtered && !nucleus)
+            return from_blocks(all, key::NOTHING + 1, true);
+        const u32 bound = lower_bound(filtered);
+        if (bound && gathered(bound, filtered, all)) {
+            const int n = s.listed;
+            return n <= FEW ? few(n, all) : many(n, bound, all);
+        }
+        return general(filtered ? max(key::NOTHING + 1, key_of_weight(row.settings.min_p))
+                                : key::NOTHING + 1, all, !filtered);
+    }
+    static constexpr int FEW = THREADS < 256 ? THREADS : 256;
+
+    // A key that all kept tokens reach, or a guess if none is known; 0: too many would reach it.
+    __device__ __forceinline__ u32 lower_bound(bool filtered) {
+        const int groups = row.blocks.count * 32;
+        if (row.blocks.V <= LIST) return key::NOTHING + 1;
+        u32 bound = filtered ? key_of_weight(row.settings.min_p) : key::NOTHING + 1;
+        const i32 need = k ? k : filtered ? 0 : min(groups, LIST) / 2;
+        if (need > LIST || need > groups / 4 * 3) return k && bound <= key::NOTHING + 1 ? 0 : bound;
+        if (need)
+            bound = max(bound, select<THREADS>(s.bins, {row.least, row.top}, need, need + need / 4,
+                                               [&](auto add) {
+                for (int i = threadIdx.x; i < groups; i += THREADS) add(s.maxima[i], 1);
+            }));
+        return bound <= key::NOTHING + 1 ? 0 : bound;
+    }
+
+    // Whether all that is kept is on the list.
+    __device__ __forceinline__ bool gathered(u32 bound, bool filtered, u64 all) {
+        if (!row.gather(bound)) return false;
+        return filtered || weigh_list(s.listed, bound) >= fraction(top_p, all);
+    }
+};

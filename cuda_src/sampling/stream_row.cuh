@@ -1,0 +1,305 @@
+// A row read once by the CTAs of a cluster: what CTA 0 knows of it, and how it finds out more.
+#pragma once
+
+#include "common/dsmem.cuh"
+#include "sampling/bins.cuh"
+#include "sampling/blocks.cuh"
+#include "sampling/mass.cuh"
+#include "sampling/philox.cuh"
+#include "sampling/settings.cuh"
+
+// What the CTAs do next, all over their parts of the row; of logits with keys from `low` to `high`
+// and weights of min_p or more.
+enum class Sweep : u32 { done, count, mass, list, blocks };
+struct Order {
+    Sweep what;
+    u32 low, high, top;  // top: the key of the row's maximum
+};
+
+// What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
+struct Drawn {
+    u32 token = 0, threshold = 0;
+    u64 mass = 0;
+};
+
+// In CTA 0 all of it is used, in the others the bins and the orders.
+template <int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
+    u32 maxima[MOST * 32];  // of groups, as keys
+    f32 block_max[MOST], block_sum[MOST];
+    u64 block[MOST];  // masses
+    u64 mass[LIST];
+    u32 key[LIST], token[LIST];  // the list
+    u16 group[LIST];
+    Bins<THREADS> bins;
+    u64 sums[2][THREADS / 32];
+    Order order;
+    Drawn drawn;
+    u32 listed, grouped, nan;
+};
+
+// Out of line and by value: a rare, long piece of code that must not cost the others registers.
+template <class Row> __device__ __noinline__ void carry_out(Row row, Order order, Weigh weigh) {
+    switch (order.what) {
+    case Sweep::count: return row.template sweep<Sweep::count>(order, weigh);
+    case Sweep::mass: return row.template sweep<Sweep::mass>(order, weigh);
+    case Sweep::list: return row.template sweep<Sweep::list>(order, weigh);
+    case Sweep::blocks: return row.template sweep<Sweep::blocks>(order, weigh);
+    case Sweep::done: return;
+    }
+}
+
+template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct StreamRow {
+    using Shared = StreamShared<THREADS, LIST, MOST>;
+    static constexpr int WARPS = THREADS / 32;
+
+    Shared& s;
+    const Logits<T, VEC> logits;
+    const Blocks blocks;
+    const Settings settings;
+    const u32 rank;
+    u32 top = 0, least = 0;  // keys of the row's maximum and of the least of its groups' maxima
+
+    __device__ __forceinline__ static void meet() {
+        if constexpr (CLUSTER > 1) cluster::sync();
+        else __syncthreads();
+    }
+
+    template <class Visit> __device__ __forceinline__ void each_block(Visit visit) const {
+        const int share = (blocks.count + CLUSTER - 1) / CLUSTER;
+        const int last = min(blocks.count, int(rank + 1) * share);
+        for (int b = int(rank) * share + warp::index(); b < last; b += WARPS) visit(b);
+    }
+
+    // --- the first reading ---
+
+    // Leaves in CTA 0 the maxima of groups and blocks, and if asked for the blocks' sums of
+    // 2^(scale (x - maximum)).
+    __device__ __forceinline__ void survey(bool sums, f32 scale) {
+        bool nan = false;
+        const u32 maxima = dsmem::at(s.maxima, 0);
+        each_block([&](int b) {
+            f32 best = -INF, most = -INF, sum = 0.0f;
+            for (int round = 0; round < blocks.rounds; ++round) {
+                const u32 base = blocks.first(b, round);
+                f32 x[32];
+                logits.read(base, x);
+#pragma unroll
+                for (int i = 0; i < 32; ++i) nan |= x[i] != x[i];
+                logits.forbid(base, x);
+                best = fmaxf(best, largest(x));
+                if (sums) add_up(x, best, scale, most, sum);
+            }
+            dsmem::store(maxima + 4 * (b * 32 + warp::lane()), key::of(key::clean(best)));
+            if (sums) leave_sum(b, most, sum);
+        });
+        if (__syncthreads_or(nan) && threadIdx.x == 0) dsmem::add(dsmem::at(&s.nan, 0), 1);
+        meet();
+        if (rank == 0) find_extremes();
+    }
+
+    // The same sum in the same order wherever the block is read.
+    __device__ __forceinline__ static void add_up(const f32 (&x)[32], f32 best, f32 scale, f32& most,
+                                                  f32& sum) {
+        const f32 now = warp_largest(best), from = now == -INF ? 0.0f : now;
+        sum = __fmul_rn(sum, ptx::ex2(__fmul_rn(fmaxf(most, -LARGEST) - from, scale)));
+        most = now;
+        f32 part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+            part[i % 4] = __fadd_rn(part[i % 4], ptx::ex2(__fmul_rn(
+                              __fadd_rn(fmaxf(x[i], -INF), -from), scale)));
+        sum = __fadd_rn(sum, __fadd_rn(__fadd_rn(part[0], part[1]), __fadd_rn(part[2], part[3])));
+    }
+
+    __device__ __forceinline__ void leave_sum(int b, f32 most, f32 sum) {
+#pragma unroll
+        for (int i = 16; i; i /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffff, sum, i));
+        if (warp::lane() == 0) {
+            dsmem::store(dsmem::at(&s.block_max[b], 0), __float_as_uint(key::clean(most)));
+            dsmem::store(dsmem::at(&s.block_sum[b], 0), __float_as_uint(sum));
+        }
+    }
+
+    __device__ __forceinline__ void find_extremes() {
+        u32 high = 0, low = 0xffffffff;
+        for (int i = threadIdx.x; i < blocks.count * 32; i += THREADS)
+            high = max(high, s.maxima[i]), low = min(low, s.maxima[i]);
+        high = __reduce_max_sync(0xffffffff, high), low = __reduce_min_sync(0xffffffff, low);
+        if (warp::lane() == 0) s.sums[0][threadIdx.x / 32] = u64(high) << 32 | low;
+        __syncthreads();
+        top = 0, least = 0xffffffff;
+        for (int w = 0; w < WARPS; ++w) {
+            top = max(top, u32(s.sums[0][w] >> 32));
+            least = min(least, u32(s.sums[0][w]));
+        }
+    }
+
+    __device__ __forceinline__ bool greedy() const {
+        return settings.greedy() || top == key::of(LARGEST);
+    }
+    __device__ __forceinline__ u8 status() const {
+        return u8((top > key::NOTHING) | (s.nan ? 2 : 0));
+    }
+    __device__ __forceinline__ u64 random_below(u64 mass) const {
+        if (greedy()) return 0;
+        const uint4 w = philox::words(settings.seed, settings.position, 0, philox::Domain::draw);
+        return __umul64hi(philox::wide(w), mass);
+    }
+
+    // Turns the blocks' sums into masses relative to the row's maximum; what they add up to.
+    __device__ __forceinline__ u64 row_mass(const Weigh& weigh) {
+        u64 mine = 0;
+        for (int b = threadIdx.x; b < blocks.count; b += THREADS) {
+            const f32 most = s.block_max[b];
+            mine += s.block[b] = most == -INF ? 0 : u64(double(s.block_sum[b]) *
+                                                        double(weigh(most)) * double(MASS_UNIT));
+        }
+        const u64 sum = team::cta_sum<WARPS>(mine, s.sums[1]);
+        __syncthreads();
+        return sum;
+    }
+
+    // --- the list ---
+
+    // Puts CTA 0's groups that reach `bound`, and their tokens that do, on the list. False: too many.
+    __device__ __forceinline__ bool gather(u32 bound) {
+        for (int i = threadIdx.x; i < blocks.count * 32; i += THREADS)
+            if (s.maxima[i] >= bound)
+                if (const u32 at = atomicAdd(&s.grouped, 1u); at < LIST) s.group[at] = u16(i);
+        __syncthreads();
+        const int groups = s.grouped;
+        if (groups > LIST) return false;
+        constexpr int AHEAD = 4;
+        for (int g = warp::index(); g < groups; g += WARPS * AHEAD)
+            for (int round = 0; round < blocks.rounds; ++round) {
+                f32 x[AHEAD];
+                u32 token[AHEAD];
+#pragma unroll
+                for (int a = 0; a < AHEAD; ++a) {
+                    const int group = g + a * WARPS < groups ? s.group[g + a * WARPS] : -1;
+                    token[a] = group < 0 ? 0xffffffff
+                                         : blocks.first(group / 32, round) +
+                                               Logits<T, VEC>::at(group % 32, warp::lane());
+                    x[a] = logits.one(token[a]);
+                }
+#pragma unroll
+                for (int a = 0; a < AHEAD; ++a)
+                    if (const u32 k = key::of(key::clean(x[a])); k >= bound) list(k, token[a]);
+            }
+        __syncthreads();
+        return s.listed <= LIST;
+    }
+
+    __device__ __forceinline__ void list(u32 key, u32 token) {
+        const u32 at = dsmem::add(dsmem::at(&s.listed, 0), 1);
+        if (at >= LIST) return;
+        dsmem::store(dsmem::at(&s.key[at], 0), key);
+        dsmem::store(dsmem::at(&s.token[at], 0), token);
+    }
+
+    // --- further readings, by all CTAs ---
+
+    // CTA 0 says what; the others obey until all is done.
+    __device__ __forceinline__ void tell(const Order& order) {
+        if constexpr (CLUSTER > 1) {
+            if (threadIdx.x < CLUSTER) {
+                dsmem::store(dsmem::at(&s.order.what, threadIdx.x), u32(order.what));
+                dsmem::store(dsmem::at(&s.order.low, threadIdx.x), order.low);
+                dsmem::store(dsmem::at(&s.order.high, threadIdx.x), order.high);
+                dsmem::store(dsmem::at(&s.order.top, threadIdx.x), order.top);
+            }
+        } else if (threadIdx.x == 0) {
+            s.order = order;
+        }
+        meet();
+    }
+
+    __device__ __forceinline__ void obey() {
+        for (;;) {
+            meet();
+            const Order order = s.order;
+            top = order.top;
+            if (order.what == Sweep::done) return;
+            carry_out(*this, order, weigher());
+            meet();
+        }
+    }
+    __device__ __forceinline__ Weigh weigher() const {
+        return Weigh(key::value(top), greedy() ? 1.0f : settings.temperature);
+    }
+
+    // Sends the others away, with what they need to write a distribution.
+    __device__ __forceinline__ void end(const Drawn& drawn) {
+        __syncthreads();
+        if (threadIdx.x < CLUSTER) {
+            dsmem::store(dsmem::at(&s.drawn.token, threadIdx.x), drawn.token);
+            dsmem::store(dsmem::at(&s.drawn.threshold, threadIdx.x), drawn.threshold);
+            dsmem::store(dsmem::at(&s.drawn.mass, threadIdx.x), drawn.mass);
+        }
+        tell({Sweep::done, 0, 0, top});
+    }
+    __device__ __forceinline__ Drawn ended() const { return s.drawn; }
+
+    __device__ __forceinline__ void order(Sweep what, u32 low, u32 high, const Weigh& weigh) {
+        __syncthreads();  // whoever looked at the list has gone on
+        if (threadIdx.x == 0) s.listed = 0;
+        if (what == Sweep::count || what == Sweep::mass) s.bins.clear();
+        const Order order = {what, low, high, top};
+        tell(order);
+        carry_out(*this, order, weigh);
+        meet();
+    }
+
+    template <Sweep WHAT> __device__ __forceinline__ void sweep(Order order, const Weigh& weigh) {
+        constexpr bool HISTOGRAM = WHAT == Sweep::count || WHAT == Sweep::mass;
+        if (HISTOGRAM && rank) s.bins.clear();
+        each_block([&](int b) {
+            u64 total = 0;
+            constexpr int AHEAD = 8;  // a lane's logits at a time
+#pragma unroll 1
+            for (int part = 0; part < blocks.rounds * 32 / AHEAD; ++part) {
+                const u32 base = blocks.first(b, 0) + part * (32 * AHEAD);
+                f32 x[AHEAD];
+                logits.read(base, x);
+                logits.forbid(base, x);
+                Mass sum;
+#pragma unroll
+                for (int i = 0; i < AHEAD; ++i)
+                    visit<WHAT>(order, x[i], base + logits.at(warp::lane(), i), weigh, sum);
+                total += sum.total();
+            }
+            if (WHAT != Sweep::blocks) return;
+            total = team::warp_sum(total);
+            if (warp::lane() == 0) dsmem::store(dsmem::at(&s.block[b], 0), total);
+        });
+        if (HISTOGRAM && rank) hand_over();
+    }
+
+    template <Sweep WHAT>
+    __device__ __forceinline__ void visit(const Order& order, f32 raw, u32 token, const Weigh& weigh,
+                                          Mass& sum) {
+        const f32 x = key::clean(raw);
+        const u32 k = key::of(x);
+        if (k < order.low || k > order.high) return;
+        const u32 bin = (k - order.low) >> Bins<THREADS>::shift(order.high - order.low);
+        if (WHAT == Sweep::count) s.bins.count(bin);
+        if (WHAT == Sweep::list) list(k, token);
+        if (WHAT == Sweep::count || WHAT == Sweep::list) return;
+        const f32 e = weigh(x);
+        if (!(e >= settings.min_p)) return;
+        if (WHAT == Sweep::mass) s.bins.add(bin, mass_of(e));
+        else sum.add(Mass::of(e));
+    }
+
+    // Adds this CTA's bins to those of CTA 0.
+    __device__ __forceinline__ void hand_over() {
+        __syncthreads();
+        for (int i = threadIdx.x; i < Bins<THREADS>::COUNT; i += THREADS) {
+            const u64 value = s.bins.sum(i);
+            if (!value) continue;
+            const u32 before = dsmem::add(dsmem::at(&s.bins.low[i], 0), u32(value));
+            const u32 carry = u32(value >> 32) + (before + u32(value) < before);
+            if (carry) dsmem::add(dsmem::at(&s.bins.high[i], 0), carry);
+        }
+    }
+};
