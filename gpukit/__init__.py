@@ -24,18 +24,20 @@ _LAZY = {
     "attention_decode": "gpukit.ops.attention.decode",
     **dict.fromkeys(("attention", "attention_ragged"), "gpukit.ops.attention.api"),
     "matmul": "gpukit.ops.matmul",
+    "merge_states": "gpukit.ops.attention.merge",
 }
 _SUBMODULES = ("bench", "devices", "dtypes", "emulator", "errors", "kernels", "measure", "ops",
                "reference", "sampling", "sources")
 
 __all__ = [
     "__version__", "add", "add_const", "attention", "attention_decode", "attention_ragged", "axpy",
-    "copy", "erf", "exp", "log", "matmul", "rsqrt", "scale", "sin", "sqrt", "tanh",
+    "copy", "erf", "exp", "log", "matmul", "merge_states", "rsqrt", "scale", "sin", "sqrt", "tanh",
 ]
 
 if TYPE_CHECKING:
     from gpukit.ops.attention.api import attention, attention_ragged
     from gpukit.ops.attention.decode import attention_decode
+    from gpukit.ops.attention.merge import merge_states
     from gpukit.ops.elementwise import (
         add,
         add_const,

@@ -172,4 +172,22 @@ K2 = KernelSpec(
     requires=("rows of q, k, v and out start at multiples of 16 bytes",),
 )
 
-SPECS = (K2, K3, K4, K5)
+MERGED = 8  # states that are merged at a time
+
+MERGE = KernelSpec(
+    name="attention.merge", source="attention/merge.cu", entry="merge<{dtype}, {vec}>",
+    summary="states over disjoint keys become one", archs=("sm_80", "sm_90", "sm_100"),
+    tunables=(_DTYPE, Tunable("vec", (1, 8), 8, "columns of a thread")),
+    params=(
+        Param("out", "pointer", "[rows, columns]"),
+        Param("lse", "pointer", "null, or f32 [batch, heads, tokens]"),
+        *(Param(f"out{i}", "pointer", "a state's, like out") for i in range(MERGED)),
+        *(Param(f"lse{i}", "pointer", "a state's, like lse") for i in range(MERGED)),
+        Param("parts", "i32", "states"), Param("rows", "i64", "batch x tokens x heads"),
+        Param("tokens", "i32", "of a sequence"), Param("heads", "i32", ""),
+        Param("columns", "i32", "of a row, a multiple of vec")),
+    variants=({}, {"dtype": "f16", "vec": 1}),
+    requires=("with vec 8, rows start at multiples of 16 bytes",),
+)
+
+SPECS = (K2, K3, K4, K5, MERGE)

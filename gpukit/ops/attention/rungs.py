@@ -15,8 +15,8 @@ def launch(spec: KernelSpec, problem: Problem) -> None:
         UnsupportedError: lengths, pages or terms, which these rungs leave out.
     """
     if problem.lengths.policy != "dense" or problem.terms.bits or problem.terms.sinks is not None:
-        raise UnsupportedError(f"{spec.name}: dense arrays and plain scores only; k5 takes lengths, "
-                               "pages, sinks and what is added to scores")
+        raise UnsupportedError(f"{spec.name}: dense arrays and plain scores only; k5 takes "
+                               "lengths, pages, sinks and what is added to scores")
     config = forward.single(problem)
     tile = config.tile
     compiled = problem.device.compile(spec, {
