@@ -120,7 +120,8 @@ class CudaDevice:
             function = self._build(spec, tunables, arch)
             if shared:
                 function.max_dynamic_shared_size_bytes = shared
-        return CudaKernel(self, spec, arch, function, shared)
+            handle = function.kernel.ptr  # of the current GPU: CuPy loads one for each that asks
+        return CudaKernel(self, spec, arch, function, handle, shared)
 
     def _build(self, spec: KernelSpec, tunables: dict[str, Value], arch: str) -> Any:
         """A loaded RawKernel. CuPy appends the GPU's plain -arch; an `a` given here sticks."""
@@ -189,12 +190,13 @@ class CudaDevice:
 class CudaKernel:
     """A loaded kernel and the argument layout its spec declares."""
 
-    def __init__(self, device: CudaDevice, spec: KernelSpec, arch: str, function: Any,
+    def __init__(self, device: CudaDevice, spec: KernelSpec, arch: str, function: Any, handle: int,
                  shared_bytes: int) -> None:
         self.device = device
         self.spec = spec
         self.arch = arch
         self.function = function
+        self.handle = handle
         self.shared_bytes = shared_bytes
         self._local = _Buffers(tuple(p.kind for p in spec.params))
 
@@ -217,7 +219,7 @@ class CudaKernel:
         cupy = self.device._cupy
         launch_kernel, stream = cupy.cuda.driver.launchKernel, cupy.cuda.get_current_stream
         driver_error = cupy.cuda.driver.CUDADriverError
-        handle, shared, local = self.function.kernel.ptr, self.shared_bytes, self._local
+        handle, shared, local = self.handle, self.shared_bytes, self._local
         gx, gy, gz = (*grid, 1, 1)[:3]
         bx, by, bz = (*block, 1, 1)[:3]
 

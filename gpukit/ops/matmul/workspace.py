@@ -57,5 +57,6 @@ def empty(device: Device, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _capturing(device: Device) -> bool:
-    stream = device.xp.cuda.get_current_stream()
-    return bool(device.xp.cuda.runtime.streamIsCapturing(stream.ptr))
+    cuda = device.xp.cuda
+    index = int(device.name.removeprefix("cuda:"))
+    return bool(cuda.runtime.streamIsCapturing(cuda.get_current_stream(index).ptr))
