@@ -8,6 +8,7 @@ from gpukit.errors import UnknownKernelError
 from gpukit.kernels import (
     attention,
     attention_decode,
+    attention_naive,
     elementwise,
     matmul,
     matmul_helpers,
@@ -28,7 +29,8 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
     families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
-                matmul_sm100_library, matmul_helpers, attention, attention_decode, sampling, timing)
+                matmul_sm100_library, matmul_helpers, attention_naive, attention, attention_decode,
+                sampling, timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

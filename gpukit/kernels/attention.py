@@ -9,7 +9,7 @@ ROWS = 64  # queries of a warpgroup
 SOFTCAP, ALIBI, ADDITIVE, RELATIVE = 1, 2, 4, 8  # bits of what is done to scores
 HEAD_DIMS = tuple(range(8, 257, 8))
 
-_DTYPE = Tunable("dtype", ("bf16", "f16"), "bf16", "element type of q, k, v and out")
+DTYPE = Tunable("dtype", ("bf16", "f16"), "bf16", "element type of q, k, v and out")
 _D = Tunable("d", HEAD_DIMS, 128, "columns of a head of q and k")
 _DV = Tunable("dv", HEAD_DIMS, 128, "columns of a head of v and out")
 _N = Tunable("n", tuple(range(16, 257, 16)), 128, "keys per step")
@@ -43,7 +43,7 @@ _TILES = (
     Param("share", "i32", "such groups per head of k"),
     Param("pair_heads", "i32", "CTAs of a cluster take neighbouring heads, not rows"),
 )
-_VISIBLE = (
+VISIBLE = (
     Param("scale", "f32", "of products"),
     Param("top_left", "i32", "query i stands at key i, not at i + keys - queries"),
     Param("left", "i32", "keys seen before a query's own"),
@@ -97,9 +97,9 @@ K5 = KernelSpec(
           "attention::Keys::{keys}, {terms}, {ctas}, {flavour}>",
     summary="warpgroups in turns, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
-    tunables=(_DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
+    tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
               Tunable("flavour", tuple(range(64)), 0, "variants under trial")),
-    params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *_VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
+    params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(
         {"n": 176}, {"n": 176, "ctas": 2}, {"mask": "causal"}, {"mask": "causal", "dtype": "f16"},
@@ -118,9 +118,9 @@ def _rung(name: str, source: str, entry: str, summary: str) -> KernelSpec:
         name=name, source=source, archs=("sm_90a",), summary=summary,
         entry=f"{entry}<{{dtype}}, {{d}}, {{dv}}, {{n}}, {{wgs}}, {{stages}}, "
               "attention::Mask::{mask}>",
-        tunables=(_DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK),
+        tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK),
         params=(*_MAPS, *_RESULTS, *_SIZES, Param("share", "i32", "heads of q per head of k"),
-                *_VISIBLE),
+                *VISIBLE),
         shared_bytes=hopper_shared,
         variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "wgs": 3, "dtype": "f16"},
                   {"d": 256, "dv": 256, "n": 80, "mask": "window"}),
@@ -146,7 +146,8 @@ def _fa2_shared(tunables: Tunables) -> int:
     return fa2_rows(tunables) * pitches[0] + n * sum(pitches)
 
 
-def _strided(name: str) -> tuple[Param, ...]:
+def strided(name: str) -> tuple[Param, ...]:
+    """An array of any strides, and its steps."""
     return (Param(name, "pointer", "[batch, rows, heads, columns] by the steps that follow"),
             Param(f"{name}_token", "i64", "elements from row to row"),
             Param(f"{name}_head", "i64", "from head to head"),
@@ -158,13 +159,13 @@ K2 = KernelSpec(
     entry="k2_fa2<{dtype}, {d}, {dv}, {n}, {warps}, {repeat}, attention::Mask::{mask}, {terms}>",
     summary="FlashAttention-2 by mma.sync and cp.async: scores stay in registers",
     archs=("sm_80", "sm_90", "sm_100"),
-    tunables=(_DTYPE, _D, _DV, Tunable("n", (16, 32, 64, 128), 64, "keys per step"),
+    tunables=(DTYPE, _D, _DV, Tunable("n", (16, 32, 64, 128), 64, "keys per step"),
               Tunable("warps", (4, 8), 4, "warps of a CTA"),
               Tunable("repeat", (1, 2), 2, "sixteens of queries per warp"), _MASK, _TERMS),
-    params=(*_strided("q"), *_strided("k"), *_strided("v"), *_RESULTS, *_SIZES,
+    params=(*strided("q"), *strided("k"), *strided("v"), *_RESULTS, *_SIZES,
             Param("m_tiles", "i32", "tiles of queries per head, of the longest sequence"),
             Param("heads", "i32", "of q"), Param("share", "i32", "heads of q per head of k"),
-            *_VISIBLE, *_TERM_ARRAYS, *_LENGTHS[:3]),
+            *VISIBLE, *_TERM_ARRAYS, *_LENGTHS[:3]),
     shared_bytes=_fa2_shared,
     variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
               {"d": 256, "dv": 256, "warps": 8, "repeat": 1},
@@ -177,7 +178,7 @@ MERGED = 8  # states that are merged at a time
 MERGE = KernelSpec(
     name="attention.merge", source="attention/merge.cu", entry="merge<{dtype}, {vec}>",
     summary="states over disjoint keys become one", archs=("sm_80", "sm_90", "sm_100"),
-    tunables=(_DTYPE, Tunable("vec", (1, 8), 8, "columns of a thread")),
+    tunables=(DTYPE, Tunable("vec", (1, 8), 8, "columns of a thread")),
     params=(
         Param("out", "pointer", "[rows, columns]"),
         Param("lse", "pointer", "null, or f32 [batch, heads, tokens]"),

@@ -70,14 +70,15 @@ def call(given: Given, plan: Any) -> Any:
     if entry is None:
         return None
     q, k, v, out, lengths, table, sinks, slopes, words = given
-    places = q.data.ptr, k.data.ptr, v.data.ptr
+    at_q, at_k, at_v = q.data.ptr, k.data.ptr, v.data.ptr
     if out is None:
         out = _state.ndarray(entry.shape, entry.dtype, _state.alloc(entry.nbytes))
-    elif not _apart(entry.spans, places, out.data.ptr):
+    elif not _apart(entry, at_q, at_k, at_v, out.data.ptr):
         return None
     lse = _state.ndarray(entry.lse_shape, "f4") if words[-1] else None
-    entry.launch(*places, out.data.ptr, *(0 if x is None else x.data.ptr
-                                          for x in (lse, lengths, table, sinks, slopes)))
+    entry.launch(at_q, at_k, at_v, out.data.ptr, 0 if lse is None else lse.data.ptr,
+                 0 if lengths is None else lengths.data.ptr, 0 if table is None else table.data.ptr,
+                 0 if sinks is None else sinks.data.ptr, 0 if slopes is None else slopes.data.ptr)
     return out, lse
 
 
@@ -173,9 +174,10 @@ def _span(array: Any, device: Any) -> tuple[int, int]:
     return low - start, high - start
 
 
-def _apart(spans: tuple[tuple[int, int], ...], places: tuple[int, int, int], out: int) -> bool:
+def _apart(entry: _Entry, q: int, k: int, v: int, out: int) -> bool:
     """out shares no memory with q, k or v, except by being q."""
-    low, high = out + spans[3][0], out + spans[3][1]
-    return all(high <= place + span[0] or place + span[1] <= low or (place == out and span is
-                                                                     spans[0])
-               for place, span in zip(places, spans, strict=False))
+    of_q, of_k, of_v, own = entry.spans
+    low, high = out + own[0], out + own[1]
+    return ((high <= k + of_k[0] or k + of_k[1] <= low)
+            and (high <= v + of_v[0] or v + of_v[1] <= low)
+            and (high <= q + of_q[0] or q + of_q[1] <= low or q == out))

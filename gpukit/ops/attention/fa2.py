@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpukit import kernels
 from gpukit.kernels import attention as specs
 from gpukit.kernels.spec import Value
 from gpukit.ops.attention import pieces
-from gpukit.ops.attention.problem import Problem, steps
+from gpukit.ops.attention.problem import Problem
 
 
 def launch(problem: Problem, **given: Value) -> None:
@@ -22,7 +20,8 @@ def launch(problem: Problem, **given: Value) -> None:
     m_tiles = -(-problem.queries // specs.fa2_rows(kernels.get("attention.k2").resolve(chosen)))
     grid = m_tiles * problem.heads * problem.batch
     compiled.launch((grid,), (32 * int(chosen["warps"]),), (
-        *_strided(problem.q), *_strided(problem.k), *_strided(problem.v), *pieces.results(problem),
+        *pieces.strided(problem.q), *pieces.strided(problem.k), *pieces.strided(problem.v),
+        *pieces.results(problem),
         problem.queries, problem.keys, m_tiles, problem.heads,
         problem.heads // problem.kv_heads, *pieces.visible(problem), *pieces.terms(problem),
         problem.lengths.q_offsets, problem.lengths.k_offsets, problem.lengths.k_lengths))
@@ -34,7 +33,3 @@ def tunables(problem: Problem) -> dict[str, Value]:
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": 64,
             "warps": 8 if wide else 4, "repeat": 1 if wide else 2, "mask": problem.mask.policy,
             "terms": problem.terms.bits}
-
-
-def _strided(array: Any) -> tuple[Any, ...]:
-    return (array, *steps(array, 1, 2, 0))

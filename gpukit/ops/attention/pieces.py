@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpukit.errors import UnsupportedError
 from gpukit.ops.attention.problem import Problem, steps
 
 
@@ -30,3 +31,20 @@ def terms(problem: Problem) -> tuple[Any, ...]:
     extent = 0 if relative is None else relative.shape[3]
     return (given.sinks, given.softcap, given.slopes, slopes, bias, *bias_steps, relative,
             *relative_steps, extent)
+
+
+def strided(array: Any) -> tuple[Any, ...]:
+    """[batch, rows, heads, columns] and its steps."""
+    return (array, *steps(array, 1, 2, 0))
+
+
+def require_plain(kernel: str, problem: Problem) -> None:
+    """What rungs below the last leave out is not asked for.
+
+    Raises:
+        UnsupportedError: it is.
+    """
+    terms = problem.terms
+    if problem.lengths.policy != "dense" or terms.bits or terms.sinks is not None:
+        raise UnsupportedError(f"{kernel}: dense arrays and plain scores only; k5 takes lengths, "
+                               "pages, sinks and what is added to scores")

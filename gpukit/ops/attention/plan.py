@@ -19,6 +19,7 @@ from gpukit.kernels.spec import KernelSpec, Value
 
 _SM_SHARED = 227 << 10  # bytes that the CTAs of an SM share
 _CTA_RESERVED = 1 << 10  # bytes the driver keeps of them for every CTA
+KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys there; by wgmma
 _CLUSTER = 8  # the largest that every GPU takes
 
 
@@ -108,9 +109,13 @@ class Config:
         return p.sequences * self.units(p) * self.parts * self.rows * p.dim // 4
 
 
-def choose(p: Problem) -> Config:
-    """The cut for a problem: CTAs for all SMs, each with as deep a ring as they leave room for."""
-    form = _form(p)
+def choose(p: Problem, kind: str | None = None) -> Config:
+    """The cut for a problem: CTAs for all SMs, each with as deep a ring as they leave room for.
+
+    Args:
+        kind: one of `KINDS`; the GPU's best by default.
+    """
+    form = _form(p, kind or ("warpgroup" if p.wgmma and p.dim in WARPGROUP_DIMS else "transposed"))
     shape = Config(form, 4, 1, 1, 1, 1)
     units = max(1, p.sequences * shape.units(p))
     step = STEP if shape.spec is D7 else TILE * shape.warps
@@ -125,11 +130,12 @@ def choose(p: Problem) -> Config:
     return replace(shape, cluster=cluster, parts=parts, stages=_stages(shape, p, steps, resident))
 
 
-def _form(p: Problem) -> str:
-    """Keys on M, by wgmma where the GPU and the head dim allow it."""
-    if p.wgmma and p.dim in WARPGROUP_DIMS:
-        return f"warpgroup_{next((n for n in WARPGROUP_ROWS if p.rows <= n), WARPGROUP_ROWS[-1])}"
-    return "transposed_8" if p.rows <= 8 else "transposed_16"
+def _form(p: Problem, kind: str) -> str:
+    """The kind with as many query rows as the problem has, as far as it goes."""
+    if kind == "plain":
+        return kind
+    sizes = WARPGROUP_ROWS if kind == "warpgroup" else (8, 16)
+    return f"{kind}_{next((n for n in sizes if p.rows <= n), sizes[-1])}"
 
 
 def _stages(shape: Config, p: Problem, steps: int, resident: int) -> int:

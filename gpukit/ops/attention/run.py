@@ -7,12 +7,12 @@ from typing import Any
 
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import attention as specs
-from gpukit.ops.attention import fa2, forward, rungs
+from gpukit.ops.attention import fa2, forward, naive, rungs
 from gpukit.ops.attention.problem import Problem
 
 _ALIGN = 16  # bytes: what TMA and 16-byte copies ask of rows
 _MAX_PITCH = 1 << 40
-KERNELS = ("k2", "k3", "k4", "k5")
+KERNELS = ("k1", "k2", "k3", "k4", "k5")
 _RUNGS = {"k3": specs.K3, "k4": specs.K4}
 
 
@@ -32,7 +32,9 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
         _without_keys(problem)
         return
     ready = _addressable(problem)
-    if kernel in _RUNGS:
+    if kernel == "k1":
+        naive.launch(ready)
+    elif kernel in _RUNGS:
         rungs.launch(_RUNGS[kernel], ready)
     elif kernel == "k5" or (kernel is None and problem.device.properties.capability == (9, 0)):
         forward.launch(ready)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpukit.errors import UnsupportedError
 from gpukit.kernels.spec import KernelSpec
 from gpukit.ops.attention import forward, pieces
 from gpukit.ops.attention.problem import Problem
@@ -14,9 +13,7 @@ def launch(spec: KernelSpec, problem: Problem) -> None:
     Raises:
         UnsupportedError: lengths, pages or terms, which these rungs leave out.
     """
-    if problem.lengths.policy != "dense" or problem.terms.bits or problem.terms.sinks is not None:
-        raise UnsupportedError(f"{spec.name}: dense arrays and plain scores only; k5 takes "
-                               "lengths, pages, sinks and what is added to scores")
+    pieces.require_plain(spec.name, problem)
     config = forward.single(problem)
     tile = config.tile
     compiled = problem.device.compile(spec, {
