@@ -77,6 +77,33 @@ SOFTMAX = KernelSpec(
               "vec and out_vec divide the row pitches; rows are aligned to them"),
 )
 
+def _warps_bytes(t: Tunables) -> int:
+    size = 4 if t["dtype"] == "f32" else 2
+    return 32 * size * int(t["threads"]) * int(t["stages"])
+
+
+SOFTMAX_WARPS = KernelSpec(
+    name="sampling.softmax_warps",
+    source="sampling/softmax_warps.cu",
+    entry="softmax_warps<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, "
+          "{blocks}>",
+    summary="softmax of each row, its blocks of 1024 in the registers of warps",
+    archs=_ARCHS,
+    tunables=(*SOFTMAX.tunables[:4],
+              Tunable("threads", (128, 256, 384, 512, 640, 768, 896, 1024), 512,
+                      "threads per CTA: a warp per block of its part of the row"),
+              _CLUSTER, Tunable("stages", (0, 1), 0, "1: the next row comes by bulk copies"),
+              _BLOCKS),
+    params=(*SOFTMAX.params, Param("rows", "i64", "B, of which a cluster takes every n-th")),
+    shared_bytes=_warps_bytes,
+    variants=({"blocks": 2}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
+              {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8, "stages": 1},
+              {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "threads": 128}),
+    requires=("unit stride along V", "V is at most 32 threads cluster",
+              "vec and out_vec divide the row pitches; rows are aligned to them",
+              "vec is 16 bytes where stages is 1"),
+)
+
 _PER_ROW = (
     Param("temperature", "pointer", "[B] f32"), Param("top_k", "pointer", "[B] i32"),
     Param("top_p", "pointer", "[B] f32"), Param("min_p", "pointer", "[B] f32"),
@@ -165,4 +192,4 @@ UNIFORM = KernelSpec(
             Param("position0", "i64", "for all where position is null")),
 )
 
-SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM)
+SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS)

@@ -92,7 +92,7 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
         distribution = rows.output("sample", "distribution", distribution, (b, given.width),
                                    "float32", device)
     if b:
-        function = _stream if streams(given, penalties, tunables) else _reside
+        function = _stream if streams(penalties, tunables) else _reside
         function(given, dict(tunables or {}), top_k, (
             *pointers, mask), (*lists, *strengths), (
             out, status, distribution, given.pitch, mask_pitch, given.width, given.width,
@@ -100,8 +100,8 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
     return out
 
 
-def streams(given: Rows, penalties: Penalties | None, tunables: Mapping[str, Value] | None) -> bool:
-    """Whether the row is streamed: always, but for penalties and where a resident row is asked for."""
+def streams(penalties: Penalties | None, tunables: Mapping[str, Value] | None) -> bool:
+    """Whether rows are streamed: not with penalties, nor where resident rows are asked for."""
     return penalties is None and "stage" not in (tunables or {})
 
 

@@ -7,8 +7,12 @@ from typing import Any
 
 from gpukit import kernels
 from gpukit.errors import ArgumentError
+from gpukit.kernels.sampling import CLUSTERS
 from gpukit.kernels.spec import Value
 from gpukit.ops.sampling import choose, rows
+from gpukit.ops.sampling.rows import Rows
+
+MOST_IN_REGISTERS = 8 * 32 * 1024  # tokens: a cluster of 8 has that many warps' blocks of 1024
 
 
 def softmax(logits: Any, temperature: Any = 1.0, *, out: Any = None,
@@ -40,10 +44,44 @@ def softmax(logits: Any, temperature: Any = 1.0, *, out: Any = None,
         raise ArgumentError(f"softmax: out has shape {into.array.shape}; accepted: {shape}")
     pointer, number = rows.per_row("softmax", "temperature", temperature, "float32", given)
     if given.count:
-        chosen = {**choose.staged("softmax", given), "out": into.dtype.name, "out_vec": into.vec,
-                  **(tunables or {})}
-        kernel = given.device.compile(kernels.get("sampling.softmax"), chosen)
-        kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
-                      (given.array, pointer, into.array, given.pitch, into.pitch, given.width,
-                       number))
+        in_registers = given.width <= MOST_IN_REGISTERS and "stage" not in (tunables or {})
+        launch = _in_registers if in_registers else _in_shared_memory
+        launch(given, into, pointer, number, dict(tunables or {}))
     return into.array
+
+
+def _in_registers(given: Rows, into: Rows, pointer: Any, number: Any,
+                  tunables: dict[str, Value]) -> None:
+    chosen = {**warps(given), "out": into.dtype.name, "out_vec": into.vec, **tunables}
+    turns, cluster = int(chosen.pop("turns")), int(chosen["cluster"])
+    kernel = given.device.compile(kernels.get("sampling.softmax_warps"), chosen)
+    kernel.launch((-(-given.count // turns) * cluster,), (int(chosen["threads"]),),
+                  (given.array, pointer, into.array, given.pitch, into.pitch, given.width, number,
+                   given.count))
+
+
+def _in_shared_memory(given: Rows, into: Rows, pointer: Any, number: Any,
+                      tunables: dict[str, Value]) -> None:
+    chosen = {**choose.staged("softmax", given), "out": into.dtype.name, "out_vec": into.vec,
+              **tunables}
+    kernel = given.device.compile(kernels.get("sampling.softmax"), chosen)
+    kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
+                  (given.array, pointer, into.array, given.pitch, into.pitch, given.width, number))
+
+
+def warps(given: Rows) -> dict[str, Value]:
+    """Tunables of the kernel that keeps a row in registers, and `turns`, the rows of a cluster.
+
+    Few rows: as many SMs a row as a cluster has. Many: CTAs of up to 512 threads, of which an SM
+    holds 1024 in all, and the next row's logits on their way where copies can be.
+    """
+    sms, blocks = given.device.properties.sm_count, -(-given.width // 1024)
+    fitting = [c for c in CLUSTERS if blocks <= 16 * c]
+    cluster = fitting[0] if fitting and given.count * 8 > 2 * sms else CLUSTERS[-1]
+    threads = -(-blocks // (4 * cluster)) * 128
+    resident = 4 if threads <= 256 else 2 if threads <= 512 else 1
+    copies = given.vec * given.dtype.itemsize == 16
+    waves = given.count * cluster // (resident * sms)
+    turns = min(4, max(1, waves))
+    return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster, "threads": threads,
+            "blocks": resident, "stages": int(copies and turns > 1), "turns": turns}
