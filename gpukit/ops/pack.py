@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from gpukit import kernels
 from gpukit.devices.protocol import Device
+from gpukit.errors import UnsupportedError
 from gpukit.kernels.spec import Value
 from gpukit.ops.gemv import low_bit
 
 _CHUNK = 16
 _THREADS = 256
+_MAX_ROW = 2**31 - 16  # bytes, counted in 32 bits
 
 
 def pitch(cols: int, itemsize: int, align: int = _CHUNK) -> int:
@@ -57,6 +59,9 @@ def plan(device: Device, src: Any, width: int) -> Plan:
 
 def _rows(device: Device, src: Any, width: int) -> Plan:
     (rows, cols), itemsize = src.shape, src.dtype.itemsize
+    if cols * itemsize > _MAX_ROW:
+        raise UnsupportedError(f"matmul: rows of {cols * itemsize} bytes would have to be copied; "
+                               f"accepted: up to {_MAX_ROW}, or rows at multiples of 16 bytes")
     row_chunks = width * itemsize // _CHUNK
     chunks = rows * row_chunks
     # Four chunks a thread once that leaves every SM full of threads.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -184,6 +185,7 @@ def test_rows_that_tma_cannot_address_are_not_packed_for_a_handful_of_them() -> 
     (Vector(), {"m": 8, "a": "mn"}, "a must run along K"),
     (Vector(), {"m": 8, "dtype": "e4m3"}, "not e4m3"),
     (Vector(), {"m": 8, "k": 10**6, "b": "mn"}, "K=1000000 is too long"),
+    (Vector(), {"m": 1, "k": 2**31 - 1024}, "K=2147482624 is more than 2147467264"),
     (Ladder("k7"), {}, "rung=k7 is none of k1, sm80.a2, sm80.a3"),
     (Ladder("sm80.a3"), {"dtype": "f32"}, "sm80.a3 multiplies f16 and bf16"),
     (Ladder("sm80.a3"), {"a": ""}, "needs operands with a contiguous dimension"),
@@ -266,7 +268,7 @@ def test_a_broken_file_is_no_file(cache: Path, text: str) -> None:
     assert choose(problem, H100) == Gemm(128, 32, 5)
 
 
-@pytest.mark.parametrize("entry", ["gemm:bm=96", "gemm:speed=3", "warp", 7])
+@pytest.mark.parametrize("entry", ["gemm:bm=96", "gemm:speed=3", "warp", 7, ["gemm"], {}])
 def test_a_choice_that_no_longer_applies_is_ignored(cache: Path, entry: Any) -> None:
     problem = Problem(512, 512, 512)
     (cache / "matmul.json").write_text(json.dumps({tuned.key(problem, H100): entry}))
@@ -281,3 +283,6 @@ def test_where_choices_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert tuned.path() == Path("/x/gpukit/matmul.json")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert tuned.path() == Path.home() / ".cache" / "gpukit" / "matmul.json"
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "pwd", None)  # a user without an entry, as in some containers
+    assert tuned.path().name == "matmul.json"

@@ -9,7 +9,8 @@ import pytest
 from fake_device import FakeDevice
 
 from gpukit import devices
-from gpukit.ops.pack import pack, pitch
+from gpukit.errors import UnsupportedError
+from gpukit.ops.pack import pack, pitch, plan
 
 KINDS = ["u1", "u2", "u4"]
 
@@ -115,6 +116,13 @@ def test_the_kernel_and_the_width_of_its_loads(view: Any, name: str, vec: int | 
     pack(device, src, device.array((src.shape[0], pitch(src.shape[1], 2)), "u2"))
     launch = device.launches[0]
     assert (launch.name, launch.tunables.get("vec")) == (name, vec)
+
+
+def test_rows_beyond_32_bits_are_refused() -> None:
+    rows = np.broadcast_to(np.float16(0), (2, 2**30))
+    long = np.lib.stride_tricks.as_strided(rows, rows.shape, (2, 2))
+    with pytest.raises(UnsupportedError, match=r"^matmul: rows of 2147483648 bytes would have"):
+        plan(FakeDevice(), long, 2**30)
 
 
 def test_empty_matrices_launch_nothing() -> None:

@@ -19,6 +19,7 @@ _EXACT = ("f32", "tf32", "f16", "bf16")  # what kernels without such tensor core
 _MAX_GRID_YZ = 65535
 _MAX_TILES = 2**31 - 1
 VECTOR_ROWS = 8
+_VECTOR_K = 2**31 - 2**14  # counted in 32 bits, up to a batch past the end
 _VECTOR_SHARED = 400_000  # bytes of A that eight CTAs share out among them, rounded up to half
 
 # Accumulators per thread that leave registers for the rest, found by compiling.
@@ -243,6 +244,8 @@ def _vector(problem: Problem, properties: Properties) -> Iterator[str]:
         yield "it has no factors of rows or columns"
     if problem.b == "mn" and problem.m * problem.k * problem.itemsize > _VECTOR_SHARED:
         yield f"K={problem.k} is too long for {problem.m} rows in shared memory"
+    if problem.k > _VECTOR_K:
+        yield f"K={problem.k} is more than {_VECTOR_K}"
     if problem.a != "k" or not problem.b:
         yield "a must run along K, b along K or N"
     if properties.capability < ((8, 0) if problem.b == "k" else (9, 0)):

@@ -23,7 +23,8 @@ def path() -> Path:
     folder = os.environ.get("GPUKIT_CACHE_DIR")
     if folder:
         return Path(folder) / "matmul.json"
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    # Path.expanduser would raise for a user without a home, as in some containers
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return Path(base) / "gpukit" / "matmul.json"
 
 
@@ -82,4 +83,6 @@ def _read(target: Path) -> dict[str, str]:
         found = json.loads(target.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: text for key, text in found.items() if isinstance(text, str)}
