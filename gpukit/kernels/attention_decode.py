@@ -9,6 +9,7 @@ WARPGROUP_ROWS = (8, 16, 32, 64)  # of the transposed kernel's
 DIMS = (64, 80, 96, 128, 192, 256)
 TILE = 16  # keys of a warp's step
 STAGES = (1, 2, 3, 4, 6)
+CLUSTERS = (1, 2, 4, 8)
 WARPGROUP_DIMS = (64, 128, 192, 256)
 STEP = 64  # keys of the transposed kernel's step
 _WARPS = 4  # of its CTAs
@@ -79,7 +80,7 @@ D6 = KernelSpec(
         Tunable("form", tuple(FORMS), "transposed_8", "what is on the MMA's M; rows of a CTA"),
         Tunable("warps", (1, 2, 4, 8), 4, "warps per CTA"),
         Tunable("stages", STAGES, 2, "tiles of K and of V in a warp's ring"),
-        Tunable("cluster", (1, 2, 4, 8), 1, "CTAs that combine through shared memory"),
+        Tunable("cluster", CLUSTERS, 1, "CTAs that combine through shared memory"),
         Tunable("pages", ("none", "whole", "any"), "none",
                 "contiguous; pages of a multiple of 16 rows; pages of any power of two"),
         Tunable("blocks", (1, 2, 3, 4, 6, 8), 1, "CTAs per SM that registers must suffice for"),

@@ -1,0 +1,66 @@
+"""`gpukit bench attention-decode` without a GPU: its cases, its check, and the cuts it times."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpukit.bench.families import load_family
+from gpukit.bench.runner import select_cases
+from gpukit.devices import emulated
+from gpukit.errors import UnsupportedError
+
+
+@pytest.fixture
+def family():
+    return load_family("attention-decode")
+
+
+def cases(family, **options):
+    parse = {axis.name: axis.parse for axis in family.axes}
+    return select_cases(family, {name: parse[name](text) for name, text in options.items()},
+                        emulated=True)
+
+
+def prepared(family, **options):
+    (case,) = cases(family, **options)
+    return family.prepare(case, emulated.get("h100"), ())
+
+
+def test_pages_have_no_layout(family):
+    found = cases(family, page="0,16", layout="bshd,bhsd")
+    assert [(c.shape["page"], c.params.get("layout")) for c in found] == [
+        (0, "bshd"), (0, "bhsd"), (16, None)]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"layout": "bhsd"}, {"page": "16"}, {"page": "1", "parts": "2"}, {"kernel": "plain"},
+    {"kernel": "transposed", "tokens": "3"}, {"kernel": "warpgroup", "heads": "20/2"}])
+def test_the_check_takes_the_right_answer_alone(family, options):
+    case = prepared(family, **options)
+    case.poison()
+    assert not case.check().ok
+    case.work.launch(0)
+    assert case.check().ok
+    case.out[0][0, 0, 0] += case.out[0].dtype.type(0.05)
+    assert not case.check().ok
+
+
+def test_a_cut_is_what_is_launched(family):
+    case = prepared(family, parts="3", cluster="2", stages="1", kernel="warpgroup")
+    assert (case.launch["parts"], case.launch["cluster"], case.launch["stages"]) == (3, 2, 1)
+    assert case.launch["form"] == "warpgroup_8"
+
+
+def test_bytes_are_those_of_the_caches_once(family):
+    case = prepared(family, batch="2", length="50", heads="4/2", dim="64")
+    assert case.bytes_moved == 2 * (2 * 2 * 50 * 2 * 64 + 2 * 2 * 4 * 64)
+
+
+def test_too_large_to_emulate(family):
+    with pytest.raises(UnsupportedError, match="too large to emulate"):
+        prepared(family, batch="64", length="8192")
+
+
+def test_heads_that_do_not_divide(family):
+    with pytest.raises(UnsupportedError, match="5 heads of q are no multiple of 2"):
+        prepared(family, heads="5/2")
