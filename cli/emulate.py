@@ -31,6 +31,9 @@ Arguments (SPEC), in the kernel's order:
   null                null pointer
 Types: f64 f32 f16 bf16 e4m3 e5m2 i8 .. i64 u8 .. u64 bool.
 
+\b
+Rules: races proxy-fences async-hazards tensor-fences tensor-hazards exits uninitialized.
+
 Exits 1 when the kernel does something wrong or --policy all gives different results, 2 for
 bad input.
 """
@@ -54,6 +57,7 @@ bad input.
     help="Schedule; all runs each and compares the results.",
 )  # fmt: skip
 @click.option("--no-checks", is_flag=True, help="Check bounds and alignment only; faster.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Leave a rule out.  [repeatable]")
 @click.option("--budget", type=click.IntRange(1), help="Give up after this many instructions.")
 @click.option("--cooperative", is_flag=True, help="Keep the whole grid resident.")
 @click.option("--nonportable-cluster", is_flag=True, help="Allow clusters of 9 to 16 CTAs.")
@@ -137,6 +141,7 @@ def _run(
             lambda: [parse_argument(t, seed + 1000 * i) for i, t in enumerate(values["specs"])],
             policies,
             checks=not values["no_checks"],
+            ignore=values["ignore"],
             include_dirs=values["includes"],
             options=[f"-D{name}{value and '='}{value}" for name, value in values["defines"]],
             listeners=[trace] if trace else [],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpukit.emulator.api import Result, load, run
 from gpukit.emulator.arguments import Uninitialized
 from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.check.rules import RULES
 from gpukit.emulator.counters import Counters
 from gpukit.emulator.errors import EmulatorError, KernelFault, LaunchError
 from gpukit.emulator.mem.allocations import GlobalMemory
@@ -16,6 +17,7 @@ from gpukit.emulator.tensormap import TensorMap
 from gpukit.emulator.trace import Trace
 
 __all__ = [
+    "RULES",
     "Counters",
     "EmulatorError",
     "GlobalMemory",

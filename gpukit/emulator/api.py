@@ -12,6 +12,7 @@ from gpukit.emulator import families
 from gpukit.emulator.architecture import check_target
 from gpukit.emulator.assembler import assemble
 from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.check.rules import take_rules
 from gpukit.emulator.configuration import MAX_STACK
 from gpukit.emulator.counters import Counters
 from gpukit.emulator.errors import LaunchError
@@ -49,6 +50,7 @@ def run(
     seed: int = 0,
     policy: str = "random",
     checks: bool = True,
+    ignore: Sequence[str] = (),
     budget: int = DEFAULT_BUDGET,
     cooperative: bool = False,
     nonportable_cluster: bool = False,
@@ -68,8 +70,9 @@ def run(
     compiled for (``sm_90a`` by default) and, for PTX, what it must run on. ``shared_bytes`` is the
     dynamic shared memory of a CTA. ``checks`` switches on what is not always checked:
     uninitialised reads, data races, proxy fences, asynchronous operations not waited for (see
-    docs/emulator.md). ``budget`` limits the warp instructions issued. ``cooperative`` keeps the
-    whole grid resident, ``nonportable_cluster`` allows clusters of 9 to 16 CTAs. ``options`` and
+    docs/emulator.md); ``ignore`` names those of ``emulator.RULES`` to leave out. ``budget`` limits
+    the warp instructions issued. ``cooperative`` keeps the whole grid resident,
+    ``nonportable_cluster`` allows clusters of 9 to 16 CTAs. ``options`` and
     ``include_dirs`` are NVRTC's.
 
     Raises ``EmulatorError``: ``LaunchError`` for bad input (one line that names the argument),
@@ -81,6 +84,7 @@ def run(
         seed=integer("seed", seed, 0),
         policy=policy,
         checks=flag("checks", checks),
+        ignore=take_rules(ignore),
         budget=integer("budget", budget, 1),
         cooperative=flag("cooperative", cooperative),
         nonportable_cluster=flag("nonportable_cluster", nonportable_cluster),

@@ -11,6 +11,7 @@ import numpy as np
 from gpukit.emulator.arguments import pack_arguments
 from gpukit.emulator.check.checker import Checker
 from gpukit.emulator.check.listener import Listener
+from gpukit.emulator.check.rules import Rules
 from gpukit.emulator.configuration import check_configuration, three
 from gpukit.emulator.counters import Counters, collect
 from gpukit.emulator.cta import Cta
@@ -38,6 +39,7 @@ class Options:
     seed: int = 0
     policy: str = "random"
     checks: bool = True
+    ignore: Sequence[str] = ()
     budget: int = 1 << 62
     cooperative: bool = False
     nonportable_cluster: bool = False
@@ -73,7 +75,8 @@ class Launch:
         self.shared_end: int = max(program.static_shared, SHARED_START) + options.dynamic_shared
         recursive = any(code.recursive for code in program.codes)
         self.local_bytes = program.local_bytes + (options.stack_bytes if recursive else 0)
-        self.checks = options.checks
+        self.rules = Rules(options.ignore)
+        self.marks_writes = options.checks and self.rules.holds("uninitialized")
         self.budget = options.budget
         self.listeners = [*options.listeners, *([Checker()] if options.checks else [])]
         self.cooperative = options.cooperative

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from gpukit.emulator import RULES
+
 SAXPY = r"""
 extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -88,6 +90,18 @@ def test_a_fault_is_reported_with_its_lines(emulate, tmp_path):
     assert emulate(*words, "--no-checks").code == 0
 
 
+def test_rules_may_be_ignored_one_by_one(emulate):
+    """Of the kernel's faults the race is one; which other comes first is up to the schedule."""
+    words = ["--kernel", "race", "--block", "64", "--arg", "out:i32:64"]
+    assert emulate(*words, "--ignore", "proxy-fences").code == 1
+    assert emulate(*words, "--ignore", "races", "--ignore", "uninitialized").code == 0
+
+
+def test_help_names_all_rules(gpukit):
+    (line,) = (x for x in gpukit("emulate", "--help").out.splitlines() if "Rules: " in x)
+    assert line.split()[1:] == [*list(RULES)[:-1], f"{list(RULES)[-1]}."]
+
+
 def test_budget(emulate):
     done = emulate(*saxpy(*ARGS), "--budget", "10")
     assert done.code == 1
@@ -149,6 +163,7 @@ def one_line(done, code=2):
         (saxpy("--arg", "f32:8", *ARGS[2:]), "the parameter is no pointer (float, .f32)"),
         (saxpy("--arg", "f33:8"), "'f33:8': dtype 'f33' is unknown; accepted: f64"),
         (["--kernel", "nope"], "'nope' does not name one kernel; the module has"),
+        (saxpy(*ARGS, "--ignore", "fences"), "ignore: no rule is called 'fences'; known: races, "),
         (["--grid", "0"], "'0' is not one to three positive numbers"),
         (saxpy(*ARGS, "--save", "0=a.npy"), "--save 0: --arg f32=2 is no array"),
         (saxpy(*ARGS, "--save", "a.npy"), "'a.npy' is not of the form I=FILE.npy"),

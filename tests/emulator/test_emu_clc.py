@@ -14,6 +14,7 @@ from gpukit.emulator.errors import (
     DeadlockError,
     KernelFault,
     MisalignedError,
+    MissingProxyFenceError,
     OutOfBoundsError,
     PendingAsyncError,
     RemoteAccessError,
@@ -33,6 +34,7 @@ __device__ inline bool stolen(const void* from, int& x, int& y, int& z) {
     "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, a; selp.u32 %0, 1, 0, p;\n"
     "@p clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%1, %2, %3, _}, a; }"
     : "=r"(ok), "+r"(px), "+r"(py), "+r"(pz) : "r"(smem(from)) : "memory");
+  FENCE
   if (ok) { x = px; y = py; z = pz; }
   return ok; }
 __device__ inline u32 first_x(const void* from) {
@@ -40,10 +42,12 @@ __device__ inline u32 first_x(const void* from) {
   asm volatile("{ .reg .b128 a; ld.shared.b128 a, [%1];\n"
     "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %0, a; }"
     : "=r"(x) : "r"(smem(from)) : "memory");
+  FENCE
   return x; }
 """
 )
-ALONE, TOGETHER = CLC.replace("CAST", ""), CLC.replace("CAST", ".multicast::cluster::all")
+FENCED = CLC.replace("FENCE", "fence_async();")  # read, before it may be written again
+ALONE, TOGETHER = (FENCED.replace("CAST", to) for to in ("", ".multicast::cluster::all"))
 
 PERSISTENT = (
     ALONE
@@ -131,6 +135,36 @@ def test_one_cta_asks_for_its_whole_cluster(policy):
     blocks = runs.reshape(4, 2, 2, 2)  # cluster y, y in the cluster, cluster x, x in the cluster
     assert (blocks == blocks[:, :1, :, :1]).all()
     assert (extra["cancelled_clusters"], extra["cancel_requests"]) == (6, 8)
+
+
+# The example of the ISA (9.7.13.17): relaxed barriers between fences of the async proxy.
+RELEASE = "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;"
+ACQUIRE = "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;"
+RELAXED = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
+
+
+def relaxed(release, acquire):
+    end = f'asm volatile("{release} {RELAXED} {acquire}" ::: "memory");\n  }}'
+    source = CLUSTERED.replace("cluster_sync();\n  }", end).replace("fence_async();", "")
+    assert end in source
+    return source
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_answer_is_read_before_the_next_is_written(policy):
+    """The writes are the async proxy's, so the readers' fences must be those of that proxy."""
+    runs, _ = persistent(relaxed(RELEASE, ACQUIRE), (4, 8, 1), policy=policy)
+    assert sorted(runs) == [1] * 8 + [100] * 24
+    for release in ("", "fence.release.sync_restrict::shared::cta.cluster;"):
+        with pytest.raises((MissingProxyFenceError, DataRaceError), match="launch_cancel writes"):
+            persistent(relaxed(release, ""), (4, 8, 1), policy=policy)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("source", "grid"), [(PERSISTENT, (3, 4, 2)), (CLUSTERED, (4, 8, 1))])
+def test_an_answer_read_without_a_proxy_fence(policy, source, grid):
+    with pytest.raises(MissingProxyFenceError, match=r"launch_cancel writes .* read through"):
+        persistent(source.replace("fence_async();", ""), grid, policy=policy)
 
 
 def test_axes_of_a_position_one_by_one():

@@ -39,6 +39,12 @@ __device__ inline void cp4(u32 to, u64 from) {
                : "memory"); }
 __device__ inline void shift(u32 at) {
   asm volatile("tcgen05.shift.cta_group::GROUP.down [%0];" :: "r"(at) : "memory"); }
+template <int M, int N> __device__ inline void mma_ta(u32 d, u32 a, u64 b, int add) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %4, 0;\n"
+               "tcgen05.mma.cta_group::GROUP.kind::f16 [%0], [%1], %2, %3, p; }"
+               :: "r"(d), "r"(a), "l"(b),
+                  "n"(1 << 4 | 1 << 7 | 1 << 10 | N / 8 << 17 | M / 16 << 24), "r"(add)
+               : "memory"); }
 __device__ inline void sync() { if (GROUP == 2) cluster_sync(); else __syncthreads(); }
 extern "C" __global__ void k(float* out) {
   extern __shared__ __align__(1024) unsigned short memory[];
@@ -62,11 +68,11 @@ OUT = "ld(own, v); wait_ld(); out[rank * 128 + t] = v[0];"
 BOTH = "if (warp < 4) { wait(&bar[0], 0); after(); " + OUT + " }"  # all see the result
 
 
-def run(body, policy="random", group=1, frame=FRAME):
+def run(body, policy="random", group=1, frame=FRAME, **options):
     out = np.zeros(128 * group, np.float32)
     emulator.run(
         tensor_source(frame.replace("BODY", body), group), group, 128, [out], arch="sm_100a",
-        shared_bytes=20480, cluster=group if group > 1 else None, policy=policy,
+        shared_bytes=20480, cluster=group if group > 1 else None, policy=policy, **options,
     )  # fmt: skip
     return out
 
@@ -104,6 +110,25 @@ def test_mmas_of_another_shape_are_not():
 def test_mmas_of_other_accumulators_need_no_order():
     body = "mma<128, 16>(tmem, a, b, 0); mma<128, 8>(tmem + 32, a, b, 0); commit(&bar[0]);"
     clean(f"if (t == 0) {{ {body} }} {BOTH}", 16)
+
+
+def test_mma_to_cells_that_an_earlier_one_only_reads_is_pipelined():
+    """As in attention, where the next scores take the columns of the last probabilities."""
+    read = "mma_ta<128, 16>(tmem, tmem + 32, b, 0);"
+    scores = "mma<128, 16>(tmem + 32, a, b, 0);"
+    end = f"commit(&bar[0]); }} {BOTH}"
+    clean(f"if (t == 0) {{ cp(tmem + 32, a); {read} {scores} {end}", 16)
+    reported(f"if (t == 0) {{ {scores} {read} {end}", HAZARD, "reads .* may still write")
+
+
+def test_nor_does_it_wait_for_that_of_another_thread():
+    """In two threads such a pair needs both fences."""
+    first = "if (t == 0) {{ cp(tmem + 32, a); mma_ta<128, 16>(tmem, tmem + 32, b, 0); {} "
+    first += "arrive(&bar[1]); commit(&bar[0]); }} "
+    then = f"if (t == 64) {{ wait(&bar[1], 0); after(); {ISSUE.replace('tmem', 'tmem + 32')} "
+    then += f"commit(&bar[2]); }} __syncwarp(); wait(&bar[2], 0); {BOTH}"
+    clean(first.format("before();") + then, 16)
+    reported(first.format("") + then, FENCE, "before_thread_sync")
 
 
 def test_store_then_load():
@@ -330,6 +355,17 @@ def test_commit_needs_an_mbarrier():
 def test_generic_address():
     asm = '"tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%0];" :: "l"(&bar[0])'
     clean(f"if (t == 0) {{ {ISSUE} asm volatile({asm}); }} {BOTH}", 16)
+
+
+def test_shared_address_without_a_state_space():
+    """Not generic, but kernels that run on B200 give it: the lower half is all that counts."""
+    asm = '"tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%0];" :: "l"(ADDRESS)'
+    body = f"if (t == 0) {{ {ISSUE} asm volatile({asm}); }} {BOTH}"
+    clean(body.replace("ADDRESS", "(u64)smem(&bar[0])"), 16)
+    reported(body.replace("ADDRESS", "(u64)smem(&bar[0]) | 1ull << 36"), errors.OutOfBoundsError,
+             "does not point into shared memory")  # fmt: skip
+    reported(body.replace("ADDRESS", "out"), errors.OutOfBoundsError,
+             "does not point into shared memory")  # fmt: skip
 
 
 # Shared memory

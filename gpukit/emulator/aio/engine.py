@@ -37,10 +37,11 @@ class Flights:
         what = "reads" if any(r.owner == self.cta.slot for r in op.reads) else "writes"
         what = "signals an mbarrier in" if op.kind == "tcgen05.commit" else what
         error = BarrierError if op.warp.cta is self.cta else RemoteAccessError
-        raise error(
+        fault = error(
             f"CTA {self.cta.position} exits while a {op.kind} still {what} its shared memory "
             f"({op.place}); wait for it first"
         )
+        self.cta.wave.launch.rules.report("exits", fault)
 
 
 class OpNumbers:

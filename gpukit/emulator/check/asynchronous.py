@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 NOBODY = np.zeros(1, np.int32)
 WAIT = "; wait for it first"
+FENCED_WRITES = ("launch_cancel",)  # of which the ISA asks for a fence behind generic reads
+
+
+def _first(found: Any) -> tuple[int, int]:
+    """Index of the first hit, and its position in the range; ``found`` may have several rows."""
+    where = int(found.argmax())
+    return where, where % found.shape[-1]
 
 
 class Site:
@@ -70,6 +77,7 @@ class Asynchronous:
         self._wave = wave
         self._clocks = clocks
         self._inflight = inflight
+        self._rules = wave.launch.rules
 
     # Operations
 
@@ -114,9 +122,10 @@ class Asynchronous:
         if not reduces:
             writes = [*writes, *shadow.strong_writes.at(at)]
             readers = [*readers, *shadow.strong_reads.at(at)]
-        histories = [("wrote", stamps) for stamps in writes]
-        histories += [("read", stamps) for stamps in readers]
-        self._judge(site, histories, "writes", False)
+        self._judge(site, [("wrote", stamps) for stamps in writes], "writes", False)
+        self._judge(
+            site, [("read", stamps) for stamps in readers], "writes", site.op.kind in FENCED_WRITES
+        )
         writers, reading = shadow.async_arrays()[0], self._reading(shadow)
         self._judge_ops(site, writers[at], "writes", "write", False, reduces)
         self._judge_ops(site, reading[at], "writes", "read", True)
@@ -140,27 +149,31 @@ class Asynchronous:
             if late is not None:
                 self._report_race(site, prior, late, verb, earlier)
             if unseen is not None:
-                self._report_missing_fence(site, prior, int(unseen.argmax()))
+                self._report_missing_fence(site, prior, unseen, verb, earlier)
 
     def _report_race(self, site: Site, prior: Any, late: Any, verb: str, earlier: str) -> None:
-        where = int(late.argmax())
-        position = where % (prior.size // (len(prior) if prior.ndim > 1 else 1))
-        raise DataRaceError(
+        where, position = _first(late)
+        fault = DataRaceError(
             f"data race: this {site.op.kind} {verb} {site.where(position)}, which "
             f"{places.of_stamp(self._wave, int(prior.flat[where]))} {earlier}, and nothing orders "
             "the two",
             lane=site.lane,
             address=site.address(position),
         )
+        self._rules.report("races", fault)
 
-    def _report_missing_fence(self, site: Site, prior: Any, position: int) -> None:
-        raise MissingProxyFenceError(
-            f"missing fence.proxy.async: this {site.op.kind} reads {site.where(position)} through "
-            f"the async proxy, which {places.of_stamp(self._wave, int(prior[position]))} wrote "
-            "through the generic proxy, and no fence.proxy.async is between",
+    def _report_missing_fence(
+        self, site: Site, prior: Any, unseen: Any, verb: str, earlier: str
+    ) -> None:
+        where, position = _first(unseen)
+        fault = MissingProxyFenceError(
+            f"missing fence.proxy.async: this {site.op.kind} {verb} {site.where(position)} through "
+            f"the async proxy, which {places.of_stamp(self._wave, int(prior.flat[where]))} "
+            f"{earlier} through the generic proxy, and no fence.proxy.async is between",
             lane=site.lane,
             address=site.address(position),
         )
+        self._rules.report("proxy-fences", fault)
 
     def _judge_ops(
         self, site: Site, ids: Any, verb: str, use: str, reads: bool, atomic: bool = False
@@ -169,12 +182,13 @@ class Asynchronous:
         number = self._inflight.unobserved(ids, clock, reads, atomic)
         if number:
             position = int((ids == number).argmax())
-            raise AsyncHazardError(
+            fault = AsyncHazardError(
                 f"this {site.op.kind} {verb} {site.where(position)}, which "
                 f"{self._name(number, clock, reads)} may still {use}{WAIT}",
                 lane=site.lane,
                 address=site.address(position),
             )
+            self._rules.report("async-hazards", fault)
 
     def _name(self, number: int, clock: Clock, reads: bool) -> str:
         op = self._inflight.culprit(number, clock, reads)
@@ -216,9 +230,10 @@ class Asynchronous:
                 hits[mine] = ids[mine] == number
                 position = int(hits.argmax())
                 address = shadow.address(access.store, touch.granule(position))
-                raise AsyncHazardError(
+                fault = AsyncHazardError(
                     f"{verb} {access.space} memory at 0x{address:x}, which "
                     f"{self._name(number, clock, reads)} may still {use}{WAIT}",
                     lane=touch.lane(position),
                     address=address,
                 )
+                self._rules.report("async-hazards", fault)

@@ -199,9 +199,17 @@ class Checker(Listener):
             elif kind == "tcgen05.fence::after_thread_sync":
                 self.tensor.fence_after(warp)
             elif kind.startswith("fence.proxy.async"):
-                self.clocks.proxy_fence(warp)
+                self._proxy_fenced(warp, kind)
             elif "proxy" not in kind:
                 self.flags.fence(warp)
+
+    def _proxy_fenced(self, warp: int, kind: str) -> None:
+        """One with ``.release`` or ``.acquire`` is also a fence of the generic proxy."""
+        if ".acquire" in kind:
+            self.flags.fence(warp)
+        self.clocks.proxy_fence(warp)
+        if ".release" in kind:
+            self.flags.fence(warp)
 
     def barrier_created(self, warp: Warp, barrier: object) -> None:
         self.meetings.created(warp, barrier)

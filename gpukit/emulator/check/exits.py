@@ -88,7 +88,10 @@ class Exits:
             read |= clock.read
         for bit, writes, op in self._users[cta.slot]:
             if not bit & (done if writes else read):
-                raise self._pending(cta, writes, op)
+                self._report(self._pending(cta, writes, op))
+
+    def _report(self, fault: KernelFault) -> None:
+        self._wave.launch.rules.report("exits", fault)
 
     def _pending(self, cta: Cta, writes: bool, op: AsyncOp) -> KernelFault:
         own = op.warp.cta is cta
@@ -105,22 +108,24 @@ class Exits:
         touched = self._touched.get(cta.slot, {})
         for warp, (stamp, address) in touched.items():
             if self._unheard(cta, warp, stamp):
-                raise RemoteAccessError(
+                fault = RemoteAccessError(
                     f"CTA {cta.position} exits although nothing orders that after the access of "
                     f"{places.of_stamp(self._wave, stamp)} to its shared memory at 0x{address:x}; "
                     "a cluster barrier is missing",
                     address=address,
                 )
+                self._report(fault)
         for barrier in [b for b in self._signals if b.cta is cta]:
             for warp, (stamp, phase) in self._signals[barrier].items():
                 if self._unheard(cta, warp, stamp):
-                    raise RemoteAccessError(
+                    fault = RemoteAccessError(
                         f"CTA {cta.position} exits although nothing orders that after the signal "
                         f"of {places.of_stamp(self._wave, stamp)} to its mbarrier at shared "
                         f"0x{barrier.offset:x}; wait for the end of its phase {phase} first, or "
                         "end with a cluster barrier",
                         address=barrier.offset,
                     )
+                    self._report(fault)
 
     def _unheard(self, cta: Cta, warp: int, stamp: int) -> bool:
         first, count = cta.slot * self._clocks.warps_per_cta, self._clocks.warps_per_cta

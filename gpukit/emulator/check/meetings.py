@@ -47,10 +47,11 @@ class Meetings:
             return
         creator, stamp = self._created[barrier]
         if stamp & MOMENT >= self._clocks.seen.item(number, creator.lo // 32):
-            raise DataRaceError(
+            fault = DataRaceError(
                 "data race on an mbarrier: uses what "
                 f"{places.of_stamp(warp.wave, stamp)} initialised, and nothing orders the two"
             )
+            warp.wave.launch.rules.report("races", fault)
 
     def arrive(
         self, warp: Warp, number: int, barrier: object, phase: int, relaxed: bool = False

@@ -104,12 +104,13 @@ class Races:
         earlier: str,
     ) -> None:  # fmt: skip
         address = shadow.address(access.store, touch.granule(position))
-        raise DataRaceError(
+        fault = DataRaceError(
             f"data race on {access.space} memory at 0x{address:x}: {verb} what "
             f"{places.of_stamp(self._wave, stamp)} {earlier}, and nothing orders the two",
             lane=touch.lane(position),
             address=address,
         )
+        self._wave.launch.rules.report("races", fault)
 
     def _note_read(self, shadow: Shadow, touch: Touch) -> None:
         readers = shadow.reads

@@ -115,7 +115,7 @@ class TensorMemory:
             if not (writes or use.writes) or not use.cells.meets(cells) or use.bit & complete:
                 continue
             if not self._runs_behind(use, op, known):
-                raise self._complaint(use, op, cells, writes)
+                self._report(self._complaint(use, op, cells, writes))
             chain |= use.chain
         return chain
 
@@ -155,10 +155,11 @@ class TensorMemory:
             if not held.overlaps(cells):
                 continue
             if not (self._heard(warp, number, stamp) or self._knows(warp, held.partner)):
-                raise DataRaceError(
+                fault = DataRaceError(
                     f"uses columns of Tensor Memory that {places.of_stamp(self._wave, stamp)} "
                     "allocates, and nothing orders the two"
                 )
+                self._report(fault)
             known.allocations.add(held)
 
     def _knows(self, warp: Warp, held: Allocated | None) -> bool:
@@ -179,7 +180,7 @@ class TensorMemory:
         uses = self._uses.get(slot, [])
         for use in uses:
             if held.overlaps(use.cells) and not use.bit & complete:
-                raise self._late(use, "frees", use.cells)
+                self._report(self._late(use, "frees", use.cells))
         self._uses[slot] = [use for use in uses if not held.overlaps(use.cells)]
         self._check_peer(warp, held)
         self._allocated.pop(held, None)
@@ -188,10 +189,11 @@ class TensorMemory:
         """A pair's allocation in the peer CTA must have completed."""
         for other, (number, stamp) in self._allocated.items():
             if other.partner is held and not self._heard(warp, number, stamp):
-                raise TensorMemoryError(
+                fault = TensorMemoryError(
                     "tcgen05.dealloc, and nothing orders it after the tcgen05.alloc of the peer "
                     f"CTA by {places.of_stamp(self._wave, stamp)}; synchronise the pair in between"
                 )
+                self._report(fault)
 
     # Order
 
@@ -236,6 +238,10 @@ class TensorMemory:
         return earlier | bit | self._issued.get(key[:2], 0)
 
     # Complaints
+
+    def _report(self, fault: Exception) -> None:
+        fence = isinstance(fault, MissingTensorFenceError)
+        self._wave.launch.rules.report("tensor-fences" if fence else "tensor-hazards", fault)
 
     def _complaint(self, use: Use, op: AsyncOp, cells: Cells, writes: bool) -> Exception:
         number = op.warp.lo // 32

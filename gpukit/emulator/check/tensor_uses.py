@@ -51,12 +51,13 @@ class Knowledge:
 def pipelined(use: Use, later: AsyncOp) -> bool:
     """Whether ``later``, of the same thread, runs behind the operation by itself.
 
-    The pairs of the ISA (9.7.16.6.2), and two that it does not list but that block-scaled kernels
-    everywhere rely on: a cp behind a cp, and a cp behind an mma that only reads the cells.
+    The pairs of the ISA (9.7.16.6.2), and three that it does not list but that kernels everywhere
+    rely on: a cp behind a cp, and a cp or mma behind an mma that only reads the cells (scale
+    factors; A in Tensor Memory, as P of attention, whose columns the next scores take).
     """
     pair = use.op.kind[8:], later.kind[8:]
     if pair == ("mma", "mma"):
-        return use.op.form == later.form
+        return not use.writes or use.op.form == later.form
     if pair == ("mma", "cp"):
         return not use.writes
     if pair == ("shift", "cp"):

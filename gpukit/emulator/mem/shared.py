@@ -40,7 +40,7 @@ class SharedMemory(Store):
         slots = wave.lanes // wave.lanes_per_cta
         used = end > self.start
         data = np.full(slots * self.stride if used else 0, POISON, np.uint8)
-        super().__init__(data, np.zeros(data.size, np.uint8) if wave.launch.checks else None)
+        super().__init__(data, np.zeros(data.size, np.uint8) if wave.launch.marks_writes else None)
         self.patterns = PatternCache()
         self.barriers: set[int] = set()  # indices in ``data`` of live mbarriers
         self.guard_low, self.guard_high = NOWHERE, 0  # offsets between which these lie
@@ -109,11 +109,12 @@ class SharedMemory(Store):
             if home.ended:
                 indices = pattern.offsets + base
                 position = int((indices // self.stride == slot).argmax())
-                raise RemoteAccessError(
+                fault = RemoteAccessError(
                     f"accesses shared memory of the CTA of rank {home.rank}, which has exited",
                     lane=position if mask is None else int(np.flatnonzero(mask)[position]),
                     address=self.address_of(int(indices[position])),
                 )
+                self._wave.launch.rules.report("exits", fault)
 
     # mbarriers
 

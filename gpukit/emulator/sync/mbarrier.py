@@ -121,14 +121,16 @@ class MBarrier:
 
     def _check_alive(self) -> None:
         if self.cta.ended:
-            raise self.error("signals a CTA that has exited")
+            fault = self.error("signals a CTA that has exited")
+            self.cta.wave.launch.rules.report("exits", fault)
 
     def require_running(self, warp: Warp) -> None:
         """A warp signals the barrier, now or later: its CTA must not have exited."""
         if self.cta.ended and self.cta is not warp.cta:
-            raise RemoteAccessError(
+            fault = RemoteAccessError(
                 f"signals a CTA that has exited: {self.describe()}", address=self.offset
             )
+            warp.wave.launch.rules.report("exits", fault)
 
     # Waiting
 
@@ -228,7 +230,9 @@ class MBarriers:
             return
         for barrier in self.items.values():
             if barrier.tx and not barrier.in_flight:
-                raise self._unbalanced(barrier)
+                fault = self._unbalanced(barrier)
+                rule = "exits" if isinstance(fault, RemoteAccessError) else ""
+                self.cta.wave.launch.rules.report(rule, fault)
 
     def _unbalanced(self, barrier: MBarrier) -> KernelFault:
         what = f"tx mismatch: the CTA exits with a tx-count of {barrier.tx} bytes"

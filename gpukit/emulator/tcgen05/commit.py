@@ -1,4 +1,9 @@
-"""tcgen05.commit and tcgen05.fence."""
+"""tcgen05.commit and tcgen05.fence.
+
+Without a state space commit takes a generic address. By the ISA nothing below the shared window
+is one of shared memory, but the machine instruction takes the lower 32 bits for a shared::cluster
+address, and kernels that run on B200 give it just that. So do we.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from gpukit.emulator.aio.bulk import per_lane
 from gpukit.emulator.aio.engine import one_lane
 from gpukit.emulator.aio.signals import BYTES, receivers
 from gpukit.emulator.instructions import Mask, Modifiers, Op, op
+from gpukit.emulator.mem import windows
 from gpukit.emulator.mem.points import Point, shared_point, take_shared_space
 from gpukit.emulator.mem.spaces import require
 from gpukit.emulator.outcomes import Outcome
@@ -48,6 +54,8 @@ def commit(instr: Instr, modifiers: Modifiers, assembler: Assembler) -> Op:
 
 def _barriers(warp: Warp, address: int, space: str, mask: int | None) -> list[MBarrier]:
     """The mbarrier at an address, or those at the same offset in the CTAs of a mask."""
+    if space == "generic" and not address & ~windows.SHARED_MASK:
+        space = "cluster"
     home, offset = shared_point(warp, address, space, BYTES, BYTES)
     found = [cta.state(MBarriers).find(offset) for cta in receivers(warp, home, mask)]
     for barrier in found:

@@ -72,7 +72,7 @@ class Tmem:
     def __init__(self, cta: Cta) -> None:
         self.cta = cta
         self.words = np.full((LANES, COLUMNS), POISON, np.uint32)
-        checked = cta.wave.launch.checks
+        checked = cta.wave.launch.marks_writes
         self.init = np.zeros((LANES, COLUMNS), np.bool_) if checked else None
         self.allocations: list[Allocated] = []
         self.allowed: Any = np.zeros(COLUMNS, np.bool_)  # columns that are allocated
