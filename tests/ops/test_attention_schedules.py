@@ -1,0 +1,108 @@
+"""The attention kernels under every order in which asynchronous work may end, and with few CTAs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpukit
+from gpukit import dtypes, emulator
+from gpukit.devices import emulated
+from gpukit.emulator.policies import POLICIES
+from gpukit.ops.attention import forward, masks
+from gpukit.ops.attention.problem import Lengths, Problem, Terms
+from gpukit.ops.attention.run import KERNELS
+from gpukit.ops.attention.tiles import Tile
+from gpukit.reference import attention as ref
+from gpukit.reference import attention_layouts as layouts
+from gpukit.reference.attention import Rules
+
+Array = np.ndarray[Any, Any]
+
+
+def normal(seed: int, *shape: int) -> Array:
+    kind = dtypes.parse("bf16").numpy
+    return np.random.default_rng(seed).standard_normal(shape).astype(kind)
+
+
+def problem(batch: int, queries: int, keys: int, heads: int = 2, kv_heads: int = 2, d: int = 64,
+            *, mask: str = "null", window: int | None = None,
+            k_lengths: list[int] | None = None) -> Problem:
+    q = normal(1, batch, queries, heads, d)
+    lengths = None if k_lengths is None else np.array(k_lengths, np.uint32)
+    return Problem(
+        emulated.get("h100"), "bf16", q, normal(2, batch, keys, kv_heads, d),
+        normal(3, batch, keys, kv_heads, d), np.full_like(q, np.nan),
+        np.full((batch, heads, queries), np.nan, np.float32), batch, queries, keys,
+        masks.named("test", mask, window, None, False), Terms(d**-0.5),
+        Lengths(k_lengths=lengths))
+
+
+def check(p: Problem, config: forward.Config, rules: Rules) -> None:
+    """A launch with this configuration gives the oracle's result."""
+    forward.launch(p, config)
+    if p.lengths.k_lengths is None:
+        want = ref.oracle(p.q, p.k, p.v, rules)
+    else:
+        want = layouts.padded(p.q, p.k, p.v, list(p.lengths.k_lengths), rules)
+    assert np.abs(p.out.astype(np.float64) - want.out).max() < 0.03
+    empty = np.isneginf(want.lse)
+    assert (np.isneginf(p.lse) == empty).all()
+    assert np.abs(np.where(empty, 0, p.lse) - np.where(empty, 0, want.lse)).max() < 1e-4
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_schedule_gives_the_same_bits(kernel: str, policy: str,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, v = normal(1, 1, 70, 2, 64), normal(2, 1, 140, 1, 64), normal(3, 1, 140, 1, 64)
+    run, results = emulator.run, []
+    for seed, chosen in ((0, "random"), (1, policy)):
+        monkeypatch.setattr(emulator, "run", partial(run, policy=chosen, seed=seed))
+        results.append(gpukit.attention(q, k, v, mask="causal", kernel=kernel, return_lse=True))
+    for got, first in zip(*results, strict=True):
+        np.testing.assert_array_equal(got.view("u1"), first.view("u1"))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_tiles_that_follow_each_other(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "run", partial(emulator.run, policy=policy))
+    config = forward.Config(Tile(32, 2, 2), workers=1)
+    check(problem(1, 130, 80, mask="causal"), config, Rules("causal"))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("counted", [False, True])
+def test_workers_share_tiles(workers: int, counted: bool) -> None:
+    counter = np.zeros(1, np.uint32) if counted else None
+    config = forward.Config(Tile(32, 2, 2), workers=workers, counter=counter)
+    for _ in range(2):  # the counter is left as it was found
+        check(problem(2, 130, 100, 2, 1, mask="causal"), config, Rules("causal"))
+        assert counter is None or counter[0] == 0
+
+
+def test_tiles_without_keys_between_others() -> None:
+    config = forward.Config(Tile(32, 2, 2), workers=1)
+    check(problem(1, 300, 20, mask="causal"), config, Rules("causal"))
+    check(problem(3, 100, 64, mask="causal", k_lengths=[0, 33, 64]), config, Rules("causal"))
+    check(problem(3, 100, 64, k_lengths=[64, 0, 0]), config, Rules())
+
+
+@pytest.mark.parametrize("wgs", [1, 2, 3])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_warpgroups_and_stages(wgs: int, stages: int) -> None:
+    config = forward.Config(Tile(32, wgs, stages), workers=1)
+    check(problem(1, 200, 100, 1, 1), config, Rules())
+    window = problem(1, 200, 200, 1, 1, mask="sliding_causal", window=40)
+    check(window, config, Rules("sliding_causal", window=40))
+
+
+def test_heads_in_one_tile() -> None:
+    p = problem(1, 40, 70, 4, 1, mask="causal")
+    for group in (2, 4):
+        config = forward.Config(Tile(32, 2, 2), group=group, workers=1)
+        check(replace(p, out=np.full_like(p.q, np.nan)), config, Rules("causal"))
