@@ -128,7 +128,7 @@ class EmulatedDevice:
         """The array and the request, encoded at each launch; see `Device.tensor_map`."""
         tensor_map.check(request)
         tensor_map.check_base(self.phase(array) + offset_bytes)
-        return EmulatedMap(array, request, offset_bytes)
+        return EmulatedMap(array, request, offset_bytes, self.model.arch)
 
     def free_bytes(self) -> int:
         """The host's available memory, as far as the model would have it: arrays live there."""

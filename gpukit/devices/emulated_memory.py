@@ -18,11 +18,15 @@ _ALIGN = 256  # what a GPU's allocator guarantees
 
 @dataclass(frozen=True)
 class EmulatedMap:
-    """A tensor map to be: its base has an address once a launch maps the array."""
+    """A tensor map to be: its base has an address once a launch maps the array.
+
+    `arch` is that of the model: what tensor maps may say depends on it.
+    """
 
     array: Any
     request: TensorMap
     offset_bytes: int
+    arch: str
 
     def encode(self, array_address: int) -> bytes:
         """The emulator's 128 bytes, with the array's first element at a device address."""
@@ -31,7 +35,8 @@ class EmulatedMap:
         r = self.request
         return tensormap.encode(
             ELEMENTS[r.element].long_name, array_address + self.offset_bytes, r.dims, r.strides,
-            r.box, swizzle=_bytes_name(r.swizzle), l2_promotion=_bytes_name(r.l2_promotion))
+            r.box, swizzle=_bytes_name(r.swizzle), l2_promotion=_bytes_name(r.l2_promotion),
+            arch=self.arch)
 
 
 def _bytes_name(count: int) -> str:

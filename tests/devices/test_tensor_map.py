@@ -14,10 +14,10 @@ from copy_kernels import CLUSTER_SPEC, COPY_SPEC, VECTOR_SPEC, write_all
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpukit import devices
+from gpukit import devices, emulator
 from gpukit.devices import cuda_tensor_map
 from gpukit.devices.emulated import EmulatedDevice
-from gpukit.devices.tensor_map import ELEMENTS, L2_PROMOTIONS, SWIZZLES, TensorMap
+from gpukit.devices.tensor_map import ELEMENTS, L2_PROMOTIONS, SWIZZLES, Element, TensorMap
 from gpukit.emulator import tensormap
 from gpukit.errors import ArgumentError, LaunchError, UnsupportedError
 
@@ -122,6 +122,20 @@ def test_the_emulated_device_encodes_the_same(request: TensorMap, sixteens: int)
     made: Any = devices.get("emu").tensor_map(array, request, 16 * sixteens)
     assert made.encode(1 << 20) == cuda_tensor_map.encode(
         (1 << 20) + 16 * sixteens, request, DRIVER)
+
+
+def test_packed_elements_are_for_models_of_sm_100(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request has them yet; the encoder follows the model's architecture."""
+    monkeypatch.setitem(ELEMENTS, "u4", Element(1, 13, "16u4_align8b"))
+    request = TensorMap("u4", (128, 8), (64,), (128, 8))
+    array = np.zeros((8, 64), np.uint8)
+    b200, h100 = (devices.get(name).tensor_map(array, request)
+                  for name in ("emu:b200", "emu:h100"))
+    found = tensormap.decode(b200.encode(1 << 20))
+    assert found is not None
+    assert (found.data_type, found.dims) == ("16u4_align8b", (128, 8))
+    with pytest.raises(emulator.LaunchError, match="needs compute capability"):
+        h100.encode(1 << 20)
 
 
 def test_element_numbers_are_the_drivers() -> None:
