@@ -7,12 +7,13 @@ nobody needs name no page.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from decode_cases import FORMS, MASKS, NOWHERE, TERMS, Case, cut, inputs, worst
 
 import gpukit
 from gpukit import dtypes, emulator
@@ -22,11 +23,7 @@ from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.ops.attention.decode import DecodePlan
 from gpukit.ops.attention.paged import layer
 from gpukit.ops.attention.plan import Config, Problem, choose
-from gpukit.reference.attention import Rules, bounds, oracle
-from gpukit.reference.tolerance import scaled_error
-
-NOWHERE = 2147480000
-FORMS = ("plain", "transposed_8", "transposed_16", "warpgroup_8", "warpgroup_16")
+from gpukit.reference.attention import Rules
 
 
 @pytest.fixture(autouse=True)
@@ -35,79 +32,6 @@ def h100() -> Iterator[None]:
     emulated.get("h100").use()
     yield
     before.use()
-
-
-@dataclass(frozen=True)
-class Case:
-    """Sizes and lengths of a call; page 0 for a contiguous cache."""
-
-    lengths: tuple[int, ...] = (37,)
-    room: int = 40
-    tokens: int = 1
-    heads: int = 4
-    kv_heads: int = 1
-    dim: int = 64
-    page: int = 0
-    dtype: str = "bf16"
-
-    def problem(self) -> Problem:
-        page = self.page or 1
-        return Problem(self.dtype, len(self.lengths), self.tokens, self.heads, self.kv_heads,
-                       self.dim, -(-self.room // page) * page, self.page, 132)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """q; dense k and v; what the call gets for them."""
-
-    q: np.ndarray
-    k: np.ndarray
-    v: np.ndarray
-    call: dict[str, Any]
-
-
-def inputs(case: Case) -> Inputs:
-    rng, dtype = np.random.default_rng(3), dtypes.parse(case.dtype).numpy
-    batch = len(case.lengths)
-    q = rng.standard_normal((batch, case.tokens, case.heads, case.dim)).astype(dtype)
-    k, v = (rng.standard_normal((batch, case.room, case.kv_heads, case.dim)).astype(dtype)
-            for _ in "kv")
-    lengths = np.array(case.lengths, np.uint32)
-    used = np.arange(case.room) < lengths[:, None]
-    caches = [np.where(used[..., None, None], x, dtype.type(np.nan)) for x in (k, v)]
-    call: dict[str, Any] = {"lengths": lengths}
-    if case.page:
-        call["page_table"], caches = in_pages(caches, case, rng)
-    return Inputs(q, k, v, {"q": q, "k": caches[0], "v": caches[1], **call})
-
-
-def in_pages(caches: list[np.ndarray], case: Case, rng: np.random.Generator
-             ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """A table in random order, and the pages it names among others full of NaN."""
-    entries = -(-case.room // case.page)
-    pages = len(caches[0]) * entries + 2
-    table = rng.permutation(pages)[:pages - 2].reshape(-1, entries).astype(np.uint32)
-    stores = []
-    for cache in caches:
-        store = np.full((pages, case.page, case.kv_heads, case.dim), np.nan, cache.dtype)
-        for b in range(len(cache)):
-            for j in range(case.room):
-                store[table[b, j // case.page], j % case.page] = cache[b, j]
-        stores.append(store)
-    for b, length in enumerate(case.lengths):
-        table[b, -(-length // case.page):] = NOWHERE
-    return table, stores
-
-
-def worst(got: tuple[np.ndarray, np.ndarray], given: Inputs, case: Case, rules: Rules) -> float:
-    """The largest error of output and LSE, in units of what is allowed."""
-    errors, dtype = [0.0], dtypes.parse(case.dtype)
-    for b, length in enumerate(case.lengths):
-        operands = given.q[b:b + 1], given.k[b:b + 1, :length], given.v[b:b + 1, :length]
-        want, bound = oracle(*operands, rules), bounds(*operands, dtype, rules)
-        errors += [scaled_error(got[0][b:b + 1].astype(np.float64), want.out, bound.out),
-                   scaled_error(got[1][b:b + 1].astype(np.float64), want.lse, bound.lse)]
-    return max(errors)
 
 
 def attend(case: Case, config: Config | None = None, rules: Rules | None = None,
@@ -119,10 +43,6 @@ def attend(case: Case, config: Config | None = None, rules: Rules | None = None,
     got = gpukit.attention_decode(**given.call, out=out, return_lse=True, plan=plan, **options)
     assert got[0] is out or np.shares_memory(got[0], out)
     return worst(got, given, case, rules)
-
-
-def cut(form: str, cluster: int = 1, parts: int = 1, warps: int = 2, stages: int = 2) -> Config:
-    return Config(form, 4 if form.startswith("warpgroup") else warps, stages, cluster, 1, parts)
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 63, 64, 65, 131])
@@ -163,12 +83,6 @@ def test_the_warpgroup_form_has_wide_heads_and_many_rows(rows: int, dim: int) ->
     assert attend(case, cut(f"warpgroup_{rows}", stages=1)) <= 1
 
 
-MASKS = {
-    "causal": {}, "null": {}, "chunked_causal": {"chunk": 32}, "sliding_causal": {"window": 20},
-    "sliding": {"window": 2},
-}
-
-
 @pytest.mark.parametrize("tokens", [1, 5])
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("form", ["transposed_8", "warpgroup_8"])
@@ -178,11 +92,10 @@ def test_masks(form: str, mask: str, tokens: int) -> None:
     assert attend(case, cut(form, parts=2), rules, mask=mask, **MASKS[mask]) <= 1
 
 
-@pytest.mark.parametrize("extra", ["scale", "softcap", "sinks", "alibi"])
+@pytest.mark.parametrize("extra", TERMS)
 @pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_8"])
 def test_terms(form: str, extra: str) -> None:
-    value = {"scale": -0.3, "softcap": 1.5, "sinks": np.array([0, 3, -2, 1], np.float32),
-             "alibi": np.array([0.5, 0.01, 0, 1], np.float32)}[extra]
+    value = TERMS[extra]
     case, rules = Case((0, 60), 60), replace(Rules(mask="causal"), **{extra: value})
     assert attend(case, cut(form, parts=2), rules, **{extra: value}) <= 1
 

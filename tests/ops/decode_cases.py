@@ -1,0 +1,101 @@
+"""Decode calls for tests: caches with NaN beyond every length, tables that name no page there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpukit import dtypes
+from gpukit.ops.attention.plan import Config, Problem
+from gpukit.reference.attention import Rules, bounds, oracle
+from gpukit.reference.tolerance import scaled_error
+
+NOWHERE = 2147480000
+FORMS = ("plain", "transposed_8", "transposed_16", "warpgroup_8", "warpgroup_16")
+MASKS: dict[str, dict[str, int]] = {
+    "causal": {}, "null": {}, "chunked_causal": {"chunk": 32}, "sliding_causal": {"window": 20},
+    "sliding": {"window": 2},
+}
+TERMS: dict[str, Any] = {
+    "scale": -0.3, "softcap": 1.5, "sinks": np.array([0, 3, -2, 1], np.float32),
+    "alibi": np.array([0.5, 0.01, 0, 1], np.float32),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes and lengths of a call; page 0 for a contiguous cache."""
+
+    lengths: tuple[int, ...] = (37,)
+    room: int = 40
+    tokens: int = 1
+    heads: int = 4
+    kv_heads: int = 1
+    dim: int = 64
+    page: int = 0
+    dtype: str = "bf16"
+
+    def problem(self) -> Problem:
+        page = self.page or 1
+        return Problem(self.dtype, len(self.lengths), self.tokens, self.heads, self.kv_heads,
+                       self.dim, -(-self.room // page) * page, self.page, 132)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """q; dense k and v; what the call gets for them."""
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    call: dict[str, Any]
+
+
+def inputs(case: Case) -> Inputs:
+    rng, dtype = np.random.default_rng(3), dtypes.parse(case.dtype).numpy
+    batch = len(case.lengths)
+    q = rng.standard_normal((batch, case.tokens, case.heads, case.dim)).astype(dtype)
+    k, v = (rng.standard_normal((batch, case.room, case.kv_heads, case.dim)).astype(dtype)
+            for _ in "kv")
+    lengths = np.array(case.lengths, np.uint32)
+    used = np.arange(case.room) < lengths[:, None]
+    caches = [np.where(used[..., None, None], x, dtype.type(np.nan)) for x in (k, v)]
+    call: dict[str, Any] = {"lengths": lengths}
+    if case.page:
+        call["page_table"], caches = in_pages(caches, case, rng)
+    return Inputs(q, k, v, {"q": q, "k": caches[0], "v": caches[1], **call})
+
+
+def in_pages(caches: list[np.ndarray], case: Case, rng: np.random.Generator
+             ) -> tuple[np.ndarray, list[np.ndarray]]:
+    """A table in random order, and the pages it names among others full of NaN."""
+    entries = -(-case.room // case.page)
+    pages = len(caches[0]) * entries + 2
+    table = rng.permutation(pages)[:pages - 2].reshape(-1, entries).astype(np.uint32)
+    stores = []
+    for cache in caches:
+        store = np.full((pages, case.page, case.kv_heads, case.dim), np.nan, cache.dtype)
+        for b in range(len(cache)):
+            for j in range(case.room):
+                store[table[b, j // case.page], j % case.page] = cache[b, j]
+        stores.append(store)
+    for b, length in enumerate(case.lengths):
+        table[b, -(-length // case.page):] = NOWHERE
+    return table, stores
+
+
+def worst(got: tuple[np.ndarray, np.ndarray], given: Inputs, case: Case, rules: Rules) -> float:
+    """The largest error of output and LSE, in units of what is allowed."""
+    errors, dtype = [0.0], dtypes.parse(case.dtype)
+    for b, length in enumerate(case.lengths):
+        operands = given.q[b:b + 1], given.k[b:b + 1, :length], given.v[b:b + 1, :length]
+        want, bound = oracle(*operands, rules), bounds(*operands, dtype, rules)
+        errors += [scaled_error(got[0][b:b + 1].astype(np.float64), want.out, bound.out),
+                   scaled_error(got[1][b:b + 1].astype(np.float64), want.lse, bound.lse)]
+    return max(errors)
+
+
+def cut(form: str, cluster: int = 1, parts: int = 1, warps: int = 2, stages: int = 2) -> Config:
+    return Config(form, 4 if form.startswith("warpgroup") else warps, stages, cluster, 1, parts)

@@ -1,0 +1,147 @@
+"""Decoding on a GPU: the cases of the emulator, captured calls, calls made before, far offsets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from decode_cases import FORMS, MASKS, TERMS, Case, cut, inputs, worst
+
+import gpukit
+from gpukit import devices, dtypes
+from gpukit.errors import ArgumentError
+from gpukit.ops.attention.decode import DecodePlan
+from gpukit.ops.attention.plan import Config
+from gpukit.reference.attention import Rules
+
+cupy = pytest.importorskip("cupy")
+pytestmark = pytest.mark.gpu
+
+CAUSAL = Rules(mask="causal")
+SKEWED = Case((0, 1, 517, 2100), 2100, heads=32, kv_heads=8, dim=128)
+
+
+def on_gpu(call: dict[str, Any]) -> dict[str, Any]:
+    return {name: cupy.asarray(value) if isinstance(value, np.ndarray) else value
+            for name, value in call.items()}
+
+
+def on_host(results: tuple[Any, Any]) -> tuple[Any, Any]:
+    return cupy.asnumpy(results[0]), cupy.asnumpy(results[1])
+
+
+def attend(case: Case, config: Config | None = None, rules: Rules = CAUSAL,
+           **options: Any) -> float:
+    """The error of the second of two calls: the short way, counters used once."""
+    given = inputs(case)
+    call = on_gpu(given.call | options)
+    plan = None
+    if config is not None:
+        plan = DecodePlan(devices.get("cuda:0"), case.problem(), config)
+    for _ in range(2):
+        got = gpukit.attention_decode(**call, return_lse=True, plan=plan)
+    return worst(on_host(got), given, case, rules)
+
+
+@pytest.mark.parametrize("page", [0, 1, 2, 16, 64, 256])
+@pytest.mark.parametrize(("cluster", "parts"), [(1, 1), (1, 5), (8, 1), (4, 3)])
+@pytest.mark.parametrize("form", FORMS)
+def test_cuts_and_pages(form: str, cluster: int, parts: int, page: int) -> None:
+    case = replace(SKEWED, page=page, heads=16 if form.endswith("16") else 32)
+    assert attend(case, cut(form, cluster, parts, warps=4)) <= 1
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 8, 9, 16, 17, 64, 65])
+@pytest.mark.parametrize("dim", [64, 80, 96, 128, 192, 256])
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_what_is_chosen(dtype: str, dim: int, group: int) -> None:
+    case = Case((45, 300), 300, tokens=2, heads=2 * group, kv_heads=2, dim=dim, dtype=dtype)
+    assert attend(case) <= 1
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks(mask: str, tokens: int) -> None:
+    rules = Rules(mask=mask, **MASKS[mask])
+    assert attend(Case((3, 700), 700, tokens=tokens), None, rules, mask=mask, **MASKS[mask]) <= 1
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_terms(term: str) -> None:
+    rules = replace(CAUSAL, **{term: TERMS[term]})
+    assert attend(Case((0, 600), 600), None, rules, **{term: TERMS[term]}) <= 1
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_captured_call_serves_other_lengths(planned: bool) -> None:
+    case = replace(SKEWED, lengths=(2100, 2100, 2100))
+    given = inputs(case)
+    call = on_gpu(given.call)
+    plan = DecodePlan.of(call["q"], call["k"], call["v"]) if planned else None
+    out, stream = cupy.empty_like(call["q"]), cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        gpukit.attention_decode(**call, out=out, plan=plan)
+        stream.synchronize()
+        stream.begin_capture()
+        gpukit.attention_decode(**call, out=out, plan=plan)
+        graph = stream.end_capture()
+        for lengths in ((5, 700, 2100), (2100, 1, 0), (64, 2099, 1000), (0, 0, 0)):
+            now = replace(case, lengths=lengths)
+            call["lengths"][:] = cupy.array(lengths, "uint32")
+            for _ in range(3):
+                graph.launch(stream)
+            _, lse = gpukit.attention_decode(**call, return_lse=True)  # beside, with its own
+            assert worst(on_host((out, lse)), given, now, CAUSAL) <= 1
+
+
+def test_all_bits_of_many_runs_are_equal() -> None:
+    case = replace(SKEWED, lengths=(2100,) * 16)
+    call = on_gpu(inputs(case).call)
+    first = gpukit.attention_decode(**call)
+    for _ in range(200):
+        again = gpukit.attention_decode(**call)
+        assert bool((again.view("u2") == first.view("u2")).all())
+
+
+def test_streams_do_not_share_counters() -> None:
+    given = inputs(SKEWED)
+    call, streams = on_gpu(given.call), [cupy.cuda.Stream(non_blocking=True) for _ in "ab"]
+    cupy.cuda.Device().synchronize()
+    results = []
+    for _ in range(100):
+        for stream in streams:
+            with stream:
+                results.append(gpukit.attention_decode(**call, return_lse=True))
+    cupy.cuda.Device().synchronize()
+    for got in results[-4:]:
+        assert worst(on_host(got), given, SKEWED, CAUSAL) <= 1
+
+
+def test_the_short_way_still_refuses() -> None:
+    call = on_gpu(inputs(SKEWED).call)
+    out = gpukit.attention_decode(**call)
+    gpukit.attention_decode(**call, out=out)
+    with pytest.raises(ArgumentError, match="lengths has shape"):
+        gpukit.attention_decode(**call | {"lengths": call["lengths"][:3]})
+    with pytest.raises(ArgumentError, match="out overlaps k"):
+        flat = call["k"].reshape(-1)[:out.size].reshape(out.shape)
+        gpukit.attention_decode(**call, out=flat)
+    with pytest.raises(ArgumentError, match="softcap"):
+        gpukit.attention_decode(**call, softcap=-1.0)
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_offsets_beyond_two_to_the_31(paged: bool) -> None:
+    far, rows = 2**31 + 128, 64  # elements from sequence (or page) 0 to 1
+    if cupy.cuda.runtime.memGetInfo()[0] < 6 << 30:
+        pytest.skip("needs 6 GB of GPU memory")
+    case = Case((rows, rows), rows, heads=4, dim=64)
+    given, dtype = inputs(case), dtypes.parse("bf16").numpy
+    store = cupy.empty(far + rows * 64, dtype)
+    keys = cupy.lib.stride_tricks.as_strided(store, (2, rows, 1, 64), (2 * far, 128, 128, 2))
+    keys[...] = cupy.asarray(given.k)
+    pages = {"page_table": cupy.array([[0], [1]], "uint32")} if paged else {}
+    got = gpukit.attention_decode(cupy.asarray(given.q), keys, keys, return_lse=True, **pages)
+    assert worst(on_host(got), replace(given, v=given.k), case, CAUSAL) <= 1
