@@ -85,6 +85,7 @@ REFUSED: list[tuple[str, Callable[[FakeDevice], Any], str]] = [
     ("tf32", lambda f: np.ones(2), r"tf32 is array\(\[1., 1.\]\); accepted: True or False"),
     ("fast_accum", lambda f: None, "fast_accum is None; accepted: True or False"),
     ("dtype_a", lambda f: "e4m3", "a has dtype float16 and dtype_a is 'e4m3'; accepted: None, un"),
+    ("dtype_a", lambda f: np.array(["e4m3", "e5m2"]), r"a has dtype float16 and dtype_a is array"),
     ("dtype_b", lambda f: "half", "b has dtype float16 and dtype_b is 'half'; accepted: None, un"),
     ("out_dtype", lambda f: ["f16"], r"out has dtype float16 but out_dtype is \['f16'\]"),
     ("kernel", lambda f: [1], r"kernel is \[1\]; accepted: a rung's number, or its name"),

@@ -108,7 +108,7 @@ def _bytes(name: str, array: Any, given: Any,
     holds_bytes = dtype.removeprefix("torch.") == "uint8"
     accepted = tuple(_FP8.values()) if holds_bytes else (None, own)
     held = default if given is None and holds_bytes else given
-    if held not in accepted:
+    if not isinstance(held, str | None) or held not in accepted:
         raise ArgumentError(f"matmul: {name} has dtype {dtype or type(array).__name__} and "
                             f"dtype_{name} is {given!r}; accepted: "
                             + ("'e4m3', 'e5m2' or 'e2m1', what the bytes hold" if holds_bytes else
