@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from gpukit.ops.sampling import Penalties, argmax, sample, softmax, uniform
+from gpukit.ops.sampling import (
+    Penalties,
+    apply_bitmask,
+    apply_penalties,
+    argmax,
+    sample,
+    scatter,
+    softmax,
+    uniform,
+    update_counts,
+)
 
-__all__ = ["Penalties", "argmax", "sample", "softmax", "uniform"]
+__all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "sample", "scatter",
+           "softmax", "uniform", "update_counts"]

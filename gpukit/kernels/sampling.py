@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpukit.kernels import sampling_edit
 from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 
 _ARCHS = ("sm_90", "sm_100")
@@ -192,4 +193,4 @@ UNIFORM = KernelSpec(
             Param("position0", "i64", "for all where position is null")),
 )
 
-SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS)
+SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS, *sampling_edit.SPECS)

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from gpukit import devices, kernels
-from gpukit.errors import ArgumentError
+from gpukit import kernels
 from gpukit.kernels.spec import Value
-from gpukit.ops import arrays
-from gpukit.ops.sampling import choose, rows
+from gpukit.ops.sampling import choose, inputs, rows
+from gpukit.ops.sampling.inputs import Penalties
 from gpukit.ops.sampling.rows import Rows
 
 _SETTINGS = (("temperature", "float32"), ("top_k", "int32"), ("top_p", "float32"),
              ("min_p", "float32"), ("seed", "uint64"), ("position", "int64"))
-
-
-@dataclass(frozen=True)
-class Penalties:
-    """What has been generated so far, and how much it is held against.
-
-    Row r's tokens are `tokens[offsets[r]:offsets[r + 1]]`, each at most once; ids outside the
-    vocabulary (padding of -1) are skipped. `counts` says how often each occurred in the output; 0
-    marks a token of the prompt, to which the repetition penalty alone applies.
-
-    Attributes:
-        offsets: int32 [B + 1].
-        tokens, counts: int32 [n].
-        frequency, presence: subtracted from the logit, times the count and once; a number or
-            float32 [B].
-        repetition: divides a positive logit, multiplies a negative one, before the others.
-    """
-
-    offsets: Any
-    tokens: Any
-    counts: Any
-    frequency: Any = 0.0
-    presence: Any = 0.0
-    repetition: Any = 1.0
 
 
 def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 1.0,
@@ -82,8 +56,8 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
     settings = dict(zip([name for name, _ in _SETTINGS],
                         (temperature, top_k, top_p, min_p, seed, position), strict=True))
     pointers, numbers = _settings(settings, given)
-    mask, mask_pitch = _bitmask(bitmask, given)
-    lists, strengths, strength0 = _penalties(penalties, given)
+    mask, mask_pitch = inputs.bitmask("sample", bitmask, given, given.count)
+    lists, strengths, strength0 = inputs.penalties("sample", penalties, given)
     device, b = given.device, given.count
     out = rows.output("sample", "out", out, (b,), "int64", device)
     if status is not None:
@@ -105,20 +79,20 @@ def streams(penalties: Penalties | None, tunables: Mapping[str, Value] | None) -
     return penalties is None and "stage" not in (tunables or {})
 
 
-def _stream(given: Rows, tunables: dict[str, Value], top_k: Any, inputs: tuple[Any, ...],
+def _stream(given: Rows, tunables: dict[str, Value], top_k: Any, given_inputs: tuple[Any, ...],
             penalties: tuple[Any, ...], results: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
     chosen = {**choose.streamed(given, top_k), **tunables}
     kernel = given.device.compile(kernels.get("sampling.stream"), chosen)
     kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
-                  (given.array, *inputs, *results, *numbers[:6]))
+                  (given.array, *given_inputs, *results, *numbers[:6]))
 
 
-def _reside(given: Rows, tunables: dict[str, Value], top_k: Any, inputs: tuple[Any, ...],
+def _reside(given: Rows, tunables: dict[str, Value], top_k: Any, given_inputs: tuple[Any, ...],
             penalties: tuple[Any, ...], results: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
     chosen = {**tuned(given, top_k), **tunables}
     kernel = given.device.compile(kernels.get("sampling.sample"), chosen)
     kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
-                  (given.array, *inputs, *penalties, *results, *numbers))
+                  (given.array, *given_inputs, *penalties, *results, *numbers))
 
 
 def tuned(given: Rows, top_k: Any) -> dict[str, Value]:
@@ -133,33 +107,3 @@ def tuned(given: Rows, top_k: Any) -> dict[str, Value]:
 def _settings(values: Mapping[str, Any], given: Rows) -> tuple[list[Any], list[Any]]:
     pairs = [rows.per_row("sample", name, values[name], dtype, given) for name, dtype in _SETTINGS]
     return [pointer for pointer, _ in pairs], [number for _, number in pairs]
-
-
-def _bitmask(bitmask: Any, given: Rows) -> tuple[Any, int]:
-    """The mask's array and its words from row to row."""
-    if bitmask is None:
-        return None, 0
-    device, mask = devices.adopt("bitmask", bitmask, "sample")
-    arrays.check_device("sample", "bitmask", device, given.device)
-    words = -(-given.width // 32)
-    if mask.ndim != 2 or mask.shape[0] != given.count or mask.shape[1] < words or (
-            mask.dtype.name not in ("int32", "uint32")):
-        raise ArgumentError(f"sample: bitmask is {mask.dtype}{list(mask.shape)}; accepted: "
-                            f"int32 or uint32 [{given.count}, {words} or more]")
-    if mask.strides[1] != 4 and mask.shape[1] > 1:
-        raise ArgumentError(f"sample: bitmask has strides {mask.strides} bytes; accepted: "
-                            "consecutive words along the last dimension")
-    return mask, mask.strides[0] // 4
-
-
-def _penalties(given: Penalties | None, logits: Rows) -> tuple[list[Any], list[Any], list[Any]]:
-    """The CSR arrays, then the pointers and the numbers of the three strengths."""
-    if given is None:
-        return [None] * 3, [None] * 3, [0.0, 0.0, 1.0]
-    n = given.tokens.shape[0]
-    lists = [rows.vector("sample", f"penalties.{name}", getattr(given, name), (length,), "int32",
-                         logits.device)
-             for name, length in (("offsets", logits.count + 1), ("tokens", n), ("counts", n))]
-    pairs = [rows.per_row("sample", f"penalties.{name}", getattr(given, name), "float32", logits)
-             for name in ("frequency", "presence", "repetition")]
-    return lists, [pointer for pointer, _ in pairs], [number for _, number in pairs]

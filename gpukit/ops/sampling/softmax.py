@@ -84,4 +84,4 @@ def warps(given: Rows) -> dict[str, Value]:
     waves = given.count * cluster // (resident * sms)
     turns = min(4, max(1, waves))
     return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster, "threads": threads,
-            "blocks": resident, "stages": int(copies and turns > 1), "turns": turns}
+            "blocks": resident if waves else 1, "stages": int(copies and turns > 1), "turns": turns}
