@@ -10,10 +10,11 @@ import pytest
 from gpukit.devices import nvrtc
 from gpukit.devices.models import MODELS
 from gpukit.kernels import matmul_library as specs
-from gpukit.ops.matmul import Gemm, Problem, limits
-from gpukit.ops.matmul.candidates import candidates
+from gpukit.kernels import matmul_sm100_library as sm100
+from gpukit.ops.matmul import Gemm, Problem, limits, sm100_limits
+from gpukit.ops.matmul.candidates import candidates, tcgen05s
 
-H100 = MODELS["h100"].properties
+H100, B200 = MODELS["h100"].properties, MODELS["b200"].properties
 FEW_ROWS = {"m": 64}  # also swapped tiles
 KINDS: list[dict[str, Any]] = [
     FEW_ROWS, {"tma_c": False}, {"extras": True, "act": "gelu", **FEW_ROWS},
@@ -48,3 +49,20 @@ def test_the_heaviest_tiles_do_not_spill(kind: dict[str, Any]) -> None:
     spills = {str(config): nvrtc.resources(compiled).spill_bytes
               for config, compiled in zip(configs, built, strict=True)}
     assert not {config: spilt for config, spilt in spills.items() if spilt}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [
+    {}, {"extras": True, "act": "gelu", "out": "f32", "a": "mn", "b": "mn"},
+    {"dtype": "e4m3", "sums": "blocks32", "extras": True, "act": "silu"},
+    {"dtype": "e2m1", "sums": "blocks16"}], ids=str)
+def test_the_narrowest_and_widest_tiles_of_blackwell_do_not_spill(kind: dict[str, Any]) -> None:
+    """Sums are not in registers: hardly anything depends on the tile."""
+    problem = Problem(**{"m": 256, "n": 4096, "k": 4096, **kind})
+    found = [c for c in tcgen05s(problem, B200) if c.split == 1 and c.cluster == c.ctas]
+    assert {c.bn for c in found} == set(range(16, 257, 16))
+    found = [c for c in found if c.bn in (16, 32, 240, 256)]
+    built = nvrtc.compile_variants(
+        sm100.GEMM, [sm100_limits.tunables(config, problem) for config in found], "sm_100a")
+    used = [nvrtc.resources(compiled) for compiled in built]
+    assert not any(one.spill_bytes for one in used)

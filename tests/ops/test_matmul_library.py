@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from products import POISON, Product
+from random_products import products
 
 import gpukit
 from gpukit import dtypes, emulator
@@ -312,23 +312,6 @@ def test_every_schedule_gives_the_same_bits(policy: str, config: str,
 
 
 # Anything
-
-
-@st.composite
-def products(draw: st.DrawFn) -> Product:
-    dtype = draw(st.sampled_from(["bf16", "f16", "f32", "e4m3", "e5m2"]))
-    size = st.integers(1, 140)
-    small = st.integers(0, 9)
-    scale = st.sampled_from([None, "number", "one", "each"])
-    batch = draw(st.sampled_from([(), (), (2,), (2, 2)]))
-    return Product(
-        draw(size), draw(size), draw(st.integers(0, 200)), draw(st.sampled_from(LAYOUTS)), dtype,
-        draw(st.sampled_from([None, "bf16", "f16", "f32"])), batch,
-        draw(st.sampled_from([(), batch])), (draw(small), draw(small), draw(small)),
-        (draw(small), draw(small), draw(small)), draw(st.booleans()), draw(st.booleans()),
-        draw(st.sampled_from([None, "relu", "gelu", "gelu_tanh", "silu"])),
-        draw(st.sampled_from([1.0, -0.25])), (draw(scale), draw(scale)), draw(st.booleans()),
-        draw(st.booleans()))
 
 
 @pytest.mark.slow

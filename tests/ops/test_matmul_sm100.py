@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from products import Product
+from random_products import products
 
 import gpukit
 from gpukit import emulator
@@ -18,6 +20,7 @@ from gpukit.emulator.policies import POLICIES
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import matmul_sm100_library as specs
 from gpukit.ops.matmul import Problem, Tcgen05, Vector, choose, sm100_model
+from gpukit.ops.matmul.candidates import tcgen05s
 
 LAYOUTS = ("nt", "nn", "tn", "tt")
 B200, H100 = MODELS["b200"].properties, MODELS["h100"].properties
@@ -250,6 +253,16 @@ def test_transposed_tiles_leave_in_whole_sectors(size: int, out: str, b200: Any)
     assert b200.last_counters.global_stores.sectors == 32 * 256 * size // 32
 
 
+# Anything
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(products())
+def test_anything(product: Product) -> None:
+    product.run()
+
+
 # The choice
 
 
@@ -262,6 +275,13 @@ def test_what_is_chosen(shape: tuple[int, int, int], bn: int, swap: bool) -> Non
     assert isinstance(config, Tcgen05)
     assert (config.bn, config.swap) == (bn, swap)
     assert config.ctas == 2 or swap
+
+
+def test_tiles_of_a_wave_are_near_a_square() -> None:
+    """74 pairs of 256 x 256: eight rows by nine columns; of narrower tiles fewer rows."""
+    found = {c.bn: c.group for c in tcgen05s(Problem(8192, 8192, 8192), B200)
+             if (c.ctas, c.cluster, c.split) == (2, 2, 1)}
+    assert (found[256], found[64]) == (8, 4)
 
 
 def test_few_tiles_are_narrower_or_divide_k() -> None:

@@ -141,7 +141,10 @@ template <class G> __device__ __forceinline__ Part part(const Work<G>& work, i32
 }
 
 // One thread prepares all barriers.
-template <class G> __device__ __forceinline__ void set_up(const Shared<G>& shared) {
+template <class G>
+__device__ __forceinline__ void set_up(const Shared<G>& shared, const Maps& maps) {
+    tma::prefetch(maps.a), tma::prefetch(maps.b);
+    if (G::STORE == Store::rows) tma::prefetch(maps.c);
     constexpr int HEARERS = G::CLUSTER * (WRITERS + 1) + G::GROUPS;
     for (int i = 0; i < G::STAGES; i++) {
         mbarrier::init(&shared.full[i], 1);

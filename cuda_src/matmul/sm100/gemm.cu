@@ -243,11 +243,11 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
         tcgen05::alloc<CTAS>(shared.tmem, tcgen05::COLUMNS);
         tcgen05::relinquish<CTAS>();
     }
-    if (threadIdx.x == 0) set_up(shared);
+    const Maps maps{map_a, map_b, map_c, map_scale_a, map_scale_b};
+    if (threadIdx.x == 0) set_up(shared, maps);
     cluster::sync();  // the neighbours' barriers and TMEM are ready too
     const u32 tmem = *shared.tmem;
 
-    const Maps maps{map_a, map_b, map_c, map_scale_a, map_scale_b};
     const Result<G> result{C, c_column, c_batch, M, N, alpha,
                            {bias, bias_m, bias_n, residual, residual_m, residual_n, residual_batch,
                             scale_m, scale_n, scale_m_step, scale_n_step}};

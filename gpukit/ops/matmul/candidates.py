@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gpukit.devices.protocol import Properties
+from gpukit.kernels.matmul_sm100_library import BM
 from gpukit.ops.matmul import limits, sm100_limits
 from gpukit.ops.matmul.configs import Config, Gemm, Narrow, Sgemm, Tcgen05
 from gpukit.ops.matmul.problem import Problem
@@ -68,9 +69,16 @@ def _slices(tile: Tcgen05, problem: Problem, properties: Properties) -> Iterator
 def _tcgen05s(kind: Problem, properties: Properties, swap: bool, split: int) -> tuple[Tcgen05, ...]:
     tiles = (Tcgen05(bn, ctas, cluster, swap=swap, split=split) for bn in range(16, 257, 16)
              for ctas, cluster in ((2, 2), (2, 4), (1, 1), (1, 2)))
-    deep = (limits.settled(tile, kind, properties) for tile in tiles)
+    ordered = (replace(tile, group=_group(tile, properties)) for tile in tiles)
+    deep = (limits.settled(tile, kind, properties) for tile in ordered)
     return tuple(c for c in deep if isinstance(c, Tcgen05)
                  and not limits.refusal(c, kind, properties))
+
+
+def _group(tile: Tcgen05, properties: Properties) -> int:
+    """Rows of tiles walked together: the fewest rows of A and of B^T in a wave of all SMs."""
+    wave, rows = properties.sm_count // tile.cluster, BM * tile.cluster
+    return min((1, 2, 4, 8, 16), key=lambda group: group * rows + wave / group * tile.bn)
 
 
 def _padded(m: int) -> int:
