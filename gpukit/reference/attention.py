@@ -125,8 +125,8 @@ def _products(q: Array, k: Array) -> Array:
 
 def _average(weights: Array, values: Array) -> Array:
     """[B, H, Sq, Sk] and [B, Sk, H, D] to [B, Sq, H, D]."""
-    average: Array = weights @ values.transpose(0, 2, 1, 3)
-    return average.transpose(0, 2, 1, 3)
+    average: Array = (weights @ values.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    return average
 
 
 def _alibi(rules: Rules, queries: int, keys: int) -> Array | None:
