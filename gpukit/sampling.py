@@ -10,9 +10,10 @@ from gpukit.ops.sampling import (
     sample,
     scatter,
     softmax,
+    top_k,
     uniform,
     update_counts,
 )
 
 __all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "sample", "scatter",
-           "softmax", "uniform", "update_counts"]
+           "softmax", "top_k", "uniform", "update_counts"]

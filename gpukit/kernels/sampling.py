@@ -181,6 +181,24 @@ STREAM = KernelSpec(
               "vec divides the row pitch; rows are aligned to vec elements"),
 )
 
+TOP_K = KernelSpec(
+    name="sampling.top_k",
+    source="sampling/top_k.cu",
+    entry="top_k<{dtype}, {vec}, {threads}, {cluster}, {list}, {most}, {blocks}>",
+    summary="the k largest logits of each row in order, their tokens, the log of the sum",
+    archs=_ARCHS,
+    tunables=STREAM.tunables,
+    params=(Param("logits", "pointer", "[B, V]"), Param("values", "pointer", "[B, width] f32"),
+            Param("tokens", "pointer", "[B, width] i32"),
+            Param("log_sum", "pointer", "[B] f32: log of the sum of exponentials, or null"),
+            Param("per_row", "pointer", "[B] i32: k of each row, at most width; or null"),
+            Param("pitch", "i64", "elements from row to row"), Param("V", "i32", "tokens"),
+            Param("width", "i32", "k, or its most")),
+    shared_bytes=_stream_bytes,
+    variants=STREAM.variants,
+    requires=(*STREAM.requires, "width is at most list / 2"),
+)
+
 UNIFORM = KernelSpec(
     name="sampling.uniform",
     source="sampling/uniform.cu",
@@ -193,4 +211,4 @@ UNIFORM = KernelSpec(
             Param("position0", "i64", "for all where position is null")),
 )
 
-SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS, *sampling_edit.SPECS)
+SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS, TOP_K, *sampling_edit.SPECS)

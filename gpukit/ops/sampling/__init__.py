@@ -8,7 +8,8 @@ from gpukit.ops.sampling.explain import explain
 from gpukit.ops.sampling.inputs import Penalties
 from gpukit.ops.sampling.sample import sample
 from gpukit.ops.sampling.softmax import softmax
+from gpukit.ops.sampling.top_k import top_k
 from gpukit.ops.sampling.uniform import uniform
 
 __all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "explain", "sample",
-           "scatter", "softmax", "uniform", "update_counts"]
+           "scatter", "softmax", "top_k", "uniform", "update_counts"]

@@ -1,0 +1,111 @@
+// The k largest logits of each row in descending order with their tokens, lower tokens first among
+// equals; where asked for, the logarithm of the sum of all exponentials too.
+//
+// The row is streamed as for sampling (stream.cu). The list of CTA 0 is sorted: at least k tokens reach
+// the k-th largest maximum of a group, few more do. Rows with so many ties that the list overflows are
+// read again: all that is above the k-th value, then the first tokens that equal it.
+//
+// NaN counts as -infinity, +infinity as the largest number. A row with fewer than k tokens above
+// -infinity is padded with -infinity and token -1.
+//
+// Limits: the row pitch and base are aligned to VEC elements; k is at most LIST / 2.
+#include "sampling/stream_finish.cuh"
+
+template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct TopK {
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+    using Ends = Finish<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+
+    Row& row;
+    typename Row::Shared& s;
+    Ends& finish;
+    const i32 k;
+
+    // Puts all that may be among the k largest on the list; how many those are.
+    __device__ __forceinline__ int collect() {
+        const u32 bound = finish.lower_bound(true);
+        if (bound && row.gather(bound)) return s.listed;
+        const u32 limit = finish.narrow(Sweep::count, {key::NOTHING + 1, row.top}, k);
+        if (limit < row.top) row.order(Sweep::list, limit + 1, row.top, finish.weigh);
+        else if (threadIdx.x == 0) s.listed = 0;
+        __syncthreads();
+        if (threadIdx.x < 32) first_equals(limit, k - s.listed);
+        __syncthreads();
+        return s.listed;
+    }
+
+    // By one warp: lists the first `wanted` tokens of this key.
+    __device__ __forceinline__ void first_equals(u32 limit, int wanted) {
+        for (int b = 0; b < row.blocks.count && wanted > 0; ++b) {
+            const u32* maxima = &s.maxima[b * 32];
+            if (!__any_sync(0xffffffff, maxima[warp::lane()] >= limit)) continue;
+            const u32 end = min(u32(row.blocks.V), row.blocks.first(b + 1, 0));
+            for (u32 base = row.blocks.first(b, 0); base < end && wanted > 0; base += 32) {
+                const u32 token = base + warp::lane();
+                const bool equal = key::of(key::clean(row.logits.one(token))) == limit;
+                const u32 all = __ballot_sync(0xffffffff, equal);
+                const u32 before = __popc(all & ((1u << warp::lane()) - 1));
+                if (equal && before < u32(wanted)) row.list(limit, token);
+                wanted -= __popc(all);
+            }
+        }
+    }
+
+    // Sorts the list by key, then by the lower token: a bitonic network over a power of two.
+    __device__ __forceinline__ void sort(int n) {
+        int size = 32;
+        while (size < n) size *= 2;
+        for (int i = threadIdx.x; i < size; i += THREADS)
+            s.mass[i] = i < n ? u64(s.key[i]) << 32 | ~s.token[i] : 0;
+        for (int run = 2; run <= size; run *= 2)
+            for (int step = run / 2; step; step /= 2) {
+                __syncthreads();
+                for (int i = threadIdx.x; i < size / 2; i += THREADS) {
+                    const int low = i / step * step * 2 + i % step, high = low + step;
+                    const u64 a = s.mass[low], b = s.mass[high];
+                    const bool descending = (low & run) == 0;
+                    if ((a < b) == descending) s.mass[low] = b, s.mass[high] = a;
+                }
+            }
+        __syncthreads();
+    }
+};
+
+template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST, int BLOCKS>
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
+top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_row, i64 pitch, i32 V,
+      i32 width) {
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+    extern __shared__ __align__(16) u8 memory[];
+    typename Row::Shared& s = *reinterpret_cast<typename Row::Shared*>(memory);
+    const i64 at = blockIdx.x / CLUSTER;
+    const i32 k = min(V, per_row ? min(width, max(0, per_row[at])) : width);
+    if (threadIdx.x == 0) s.listed = s.grouped = s.nan = 0;
+    Row row = {s, {logits + at * pitch, nullptr, u32(V)}, Blocks(V),
+               {1.0f, 1.0f, 0.0f, k, 0, 0}, CLUSTER > 1 ? cluster::rank() : 0};
+    Row::meet();  // nobody writes into a CTA that has not started
+    row.survey(log_sum != nullptr, 1.44269504f);
+    if (row.rank) {
+        row.obey();
+        return;
+    }
+    int n = 0;
+    if (row.top > key::NOTHING) {
+        Finish<T, VEC, THREADS, CLUSTER, LIST, MOST> finish = {row, s, Weigh(key::value(row.top), 1.0f),
+                                                               k, 1.0f, false};
+        TopK<T, VEC, THREADS, CLUSTER, LIST, MOST> top = {row, s, finish, k};
+        if (log_sum) {
+            const u64 mass = row.row_mass(finish.weigh);
+            if (threadIdx.x == 0) log_sum[at] = key::value(row.top) + logf(f32(mass) / MASS_UNIT);
+        }
+        if (k) n = top.collect();
+        top.sort(n);
+    } else if (log_sum && threadIdx.x == 0) {
+        log_sum[at] = -INF;
+    }
+    for (int i = threadIdx.x; i < width; i += THREADS) {
+        const bool there = i < k && i < n;
+        values[at * width + i] = there ? key::value(u32(s.mass[i] >> 32)) : -INF;
+        tokens[at * width + i] = there ? i32(~u32(s.mass[i])) : -1;
+    }
+    row.end({});
+}
