@@ -53,8 +53,7 @@ def _packed(found: Explanation) -> str:
 
 
 def _fields(found: Explanation, estimates: Sequence[Estimate]) -> list[Field]:
-    p = found.problem
-    flops = 2 * p.m * p.n * p.k
+    flops = found.problem.flops
     return [
         Field("", tuple("*" if e.config == found.config else "" for e in estimates)),
         Field("config", tuple(str(e.config) for e in estimates)),

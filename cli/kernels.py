@@ -71,7 +71,8 @@ def _summary(spec: KernelSpec) -> dict[str, Any]:
     type=Parsed(Shapes(("M", "N", "K"), 1), "MxNxK[,...]"),
     help="With NAME matmul: say which kernel gpukit.matmul runs for such problems, and why.",
 )
-@click.option("--dtype", metavar="DTYPE", help="With --shape: bf16, f16, f32, tf32, e4m3, e5m2.")
+@click.option("--dtype", metavar="DTYPE", help="With --shape: bf16, f16, f32, tf32, e4m3, "
+              "e5m2, mxfp8, nvfp4.")
 @click.option("--layout", metavar="LAYOUT", help="With --shape: nt, nn, tn or tt.")
 @click.option("--out-dtype", metavar="DTYPE", help="With --shape: the type of C.")
 @click.option("--device", help="With --shape: cuda:0, emu:h100, ...")

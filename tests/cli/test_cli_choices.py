@@ -30,6 +30,19 @@ def test_the_choice_is_the_gpus_own(gpukit: Run) -> None:
     assert "A and B packed first" in done.out
 
 
+def test_factors_of_blocks_are_for_blackwell(gpukit: Run) -> None:
+    command = ("show", "matmul", "--shape", "4096x4096x4096", "--device")
+    tflops = []
+    for dtype in ("mxfp8", "nvfp4"):
+        done = gpukit(*command, "emu:b200", "--dtype", dtype)
+        assert done.out.startswith("4096x4096x4096 on emulated B200: tcgen05:bn=")
+        starred = next(line for line in done.out.splitlines() if line.startswith("*"))
+        tflops.append(float(starred.split()[-1]))
+        refused = gpukit(*command, "emu:h100", "--dtype", dtype)
+        assert refused.code == 1 and "need sm_100a, this GPU is sm_90" in refused.err
+    assert tflops[1] > 1.3 * tflops[0]  # twice the elements in as many bytes
+
+
 def test_a_tuned_choice_says_so(gpukit: Run, tmp_path: Path) -> None:
     from gpukit.devices import emulated
     from gpukit.ops.matmul import Gemm, tuned

@@ -8,13 +8,15 @@ from typing import Any
 from gpukit import dtypes
 from gpukit.devices.protocol import Properties
 from gpukit.errors import ArgumentError
-from gpukit.kernels.matmul_library import EIGHT_BIT, ITEMSIZE
+from gpukit.kernels.matmul_library import EIGHT_BIT, FOUR_BIT, ITEMSIZE
 from gpukit.ops.matmul import arguments, limits, stacks, tuned
 from gpukit.ops.matmul.choose import Estimate, choose, ranking
 from gpukit.ops.matmul.configs import Config
 from gpukit.ops.matmul.problem import ALIGN, Problem, describe
 
-DTYPES = ("bf16", "f16", "f32", "tf32", *EIGHT_BIT)
+# With factors of blocks: elements, what sums are called.
+_BLOCKS = {"mxfp8": ("e4m3", "blocks32"), "nvfp4": (FOUR_BIT, "blocks16")}
+DTYPES = ("bf16", "f16", "f32", "tf32", *EIGHT_BIT, *_BLOCKS)
 LAYOUTS = ("nt", "nn", "tn", "tt")
 
 
@@ -63,7 +65,8 @@ def dense(m: int, n: int, k: int, *, dtype: str = "bf16", out: str | None = None
     """The problem of matrices without gaps, at aligned addresses, none of them empty.
 
     Args:
-        out: type of C; by default that of A and B, bf16 for 8-bit ones.
+        dtype: of A and B, or "mxfp8" (of e4m3) or "nvfp4": with factors of blocks.
+        out: type of C; by default that of A and B, bf16 for 8- and 4-bit ones.
         layout: how A and B are stored: n as is, t transposed.
         sums: of 8-bit operands, see `Problem`.
 
@@ -72,13 +75,15 @@ def dense(m: int, n: int, k: int, *, dtype: str = "bf16", out: str | None = None
     """
     _check_word("dtype", dtype, DTYPES)
     _check_word("layout", layout, LAYOUTS)
-    eight_bit = dtype in EIGHT_BIT
-    out = dtypes.parse(out or ("bf16" if eight_bit else "f32" if dtype == "tf32" else dtype)).name
+    dtype, sums = _BLOCKS.get(dtype, (dtype, sums))
+    k = -(-k // 2) if dtype == FOUR_BIT else k
+    small = ITEMSIZE[dtype] == 1
+    out = dtypes.parse(out or ("bf16" if small else "f32" if dtype == "tf32" else dtype)).name
     size = ITEMSIZE[dtype]
     a, b = ("k", "mn")[layout[0] == "t"], ("mn", "k")[layout[1] == "t"]
     return Problem(m, n, k, dtype=dtype, out=out, a=a, b=b, tma_a=_tma(a, m, k, size),
                    tma_b=_tma(b, n, k, size), tma_c=not n * dtypes.ALL[out].itemsize % ALIGN,
-                   sums=sums if eight_bit else "plain")
+                   sums=sums if small else "plain")
 
 
 def problem_of(a: Any, b: Any, out: Any = None, **words: Any) -> Problem:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gpukit import dtypes
 from gpukit.devices.protocol import Device
-from gpukit.kernels.matmul_library import ITEMSIZE
+from gpukit.kernels.matmul_library import FOUR_BIT, ITEMSIZE
 from gpukit.ops.matmul import scaling
 from gpukit.ops.matmul.arguments import Call
 
@@ -69,6 +69,11 @@ class Problem:
     def itemsize(self) -> int:
         """Bytes of an element of A and B."""
         return ITEMSIZE[self.dtype]
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of a matrix."""
+        return 2 * self.m * self.n * self.k * (2 if self.dtype == FOUR_BIT else 1)
 
     @property
     def out_size(self) -> int:
