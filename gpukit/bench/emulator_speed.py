@@ -1,4 +1,4 @@
-"""How fast the emulator is: `python -m gpukit.bench.emulator_speed [--out FILE] [--profile]`.
+"""How fast the emulator is: `python -m gpukit.bench.emulator_speed [--only TEXT] [--out FILE]`.
 
 Times a start (in a fresh process) and launches with all checks on, beside what they are meant to
 take. Launches are warm: compiled and decoded before the clock starts. Times are CPU time, which on
@@ -24,8 +24,10 @@ import click
 import ml_dtypes
 import numpy as np
 
-from gpukit import emulator
+from gpukit import devices, emulator
+from gpukit.devices import emulated
 from gpukit.errors import MissingDependencyError
+from gpukit.ops import matmul_sm100
 
 #: Three folders up from here is the repository; an installed package has no examples.
 MATMUL = Path(__file__).resolve().parents[2] / "examples" / "emulator" / "hopper_matmul.cu"
@@ -147,6 +149,18 @@ def _run_matmul(m: int, n: int, k: int) -> emulator.Counters:
     return counters
 
 
+def _run_rung(rung: int, m: int, n: int, k: int) -> emulator.Counters:
+    """A rung of the Blackwell ladder, with its default tile."""
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, (r, k)).astype(ml_dtypes.bfloat16) for r in (m, n))
+    c = np.zeros((m, n), np.float32)
+    matmul_sm100.launch(rung, devices.get("emu:b200"), a, b.T, c)
+    _check(c, a.astype(np.float32) @ b.astype(np.float32).T)
+    counters = emulated.get("b200").last_counters
+    assert counters is not None
+    return counters
+
+
 def _run_product(
     source: str, tile: int, block: tuple[int, int], n: int, policy: str = "random"
 ) -> emulator.Counters:
@@ -193,6 +207,9 @@ def tasks() -> list[Task]:
     return [
         Task("bf16 matmul 512x512x256, TMA + wgmma", 1.0, 0, partial(_run_matmul, 512, 512, 256)),
         Task("bf16 matmul 1024x1024x1024, TMA + wgmma", 5.0, 0, partial(_run_matmul, *[1024] * 3)),
+        *(Task(f"bf16 matmul {m}x{n}x{k}, tcgen05, rung {rung}", 0, 0,
+               partial(_run_rung, rung, m, n, k))
+          for rung in (7, 8) for m, n, k in ((512, 512, 256), (1024, 1024, 1024))),
         Task("naive f32 matmul 128x128x128", 1.5, _RATE, partial(_run_naive, 128)),
         Task("copy of 1 Mi floats", 3.0, _RATE, partial(_run_copy, 1 << 20)),
         Task("tiled f32 matmul 128x128x128", 0, _RATE, partial(_run_tiled, 128)),
@@ -241,7 +258,7 @@ def profile(task: Task) -> str:
 def _line(row: Speed) -> str:
     cells = (row.seconds, row.target, row.rate / 1e6, row.target_rate / 1e6)
     numbers = " ".join(f"{cell:9.2f}" if cell else " " * 9 for cell in cells)
-    return f"{row.task:<42} {numbers}{'  MISSED' if row.missed else ''}".rstrip()
+    return f"{row.task:<44} {numbers}{'  MISSED' if row.missed else ''}".rstrip()
 
 
 def _environment() -> dict[str, Any]:
@@ -251,7 +268,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _print(rows: Sequence[Speed]) -> None:
-    click.echo(f"{'':<42} {'CPU s':>9} {'target':>9} {'M inst/s':>9} {'target':>9}")
+    click.echo(f"{'':<44} {'CPU s':>9} {'target':>9} {'M inst/s':>9} {'target':>9}")
     for row in rows:
         click.echo(_line(row))
 
@@ -259,16 +276,20 @@ def _print(rows: Sequence[Speed]) -> None:
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file for rows and environment.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--only", default="", metavar="TEXT", help="Launches whose name has this in it.")
 @click.option("--profile", "profiled", is_flag=True, help="Show where the time goes.")
-def main(out: Path | None, repeat: int, profiled: bool) -> None:
+def main(out: Path | None, repeat: int, only: str, profiled: bool) -> None:
     """Print how long the emulator takes, beside its targets."""
-    rows = [*time_start(), *(time_task(task, repeat) for task in tasks())]
+    chosen = [task for task in tasks() if only in task.name]
+    if not chosen:
+        raise click.BadParameter(f"no launch has {only!r} in its name", param_hint="--only")
+    rows = [*([] if only else time_start()), *(time_task(task, repeat) for task in chosen)]
     _print(rows)
     if out is not None:
         document = {"rows": [asdict(row) for row in rows], "environment": _environment()}
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(document, indent=1) + "\n")
-    for task in tasks() if profiled else ():
+    for task in chosen if profiled else ():
         click.echo(f"\n{profile(task)}")
 
 

@@ -118,3 +118,15 @@ def test_speed_report(monkeypatch, tmp_path):
     rows = {r["task"]: r for r in json.loads((tmp_path / "out.json").read_text())["rows"]}
     assert rows["start"]["seconds"] > rows["start: NVRTC"]["seconds"] > 0
     assert rows["fine"]["warp_instructions"] > 0
+    some = CliRunner().invoke(speed.main, ["--repeat", "1", "--only", "in"], catch_exceptions=False)
+    assert [line.split()[0] for line in some.output.splitlines()[1:]] == ["fine"]
+    assert CliRunner().invoke(speed.main, ["--only", "nothing"]).exit_code == 2
+
+
+def test_speed_of_the_blackwell_ladder():
+    """Its launches check their results; here on problems of one tile."""
+    from gpukit.bench import emulator_speed as speed
+
+    assert sum("tcgen05" in task.name for task in speed.tasks()) == 4
+    for rung in (7, 8):
+        assert speed._run_rung(rung, 128, 64, 64).extra["tcgen05.mma"] > 0
