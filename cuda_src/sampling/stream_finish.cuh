@@ -171,18 +171,29 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         if (threadIdx.x < 32) {
             u64 rest = row.random_below(mass);
             const int block = which_block(rest);
-            const Weigh own = sums ? Weigh(s.block_max[block], row.settings.temperature) : weigh;
-            auto value = [&](f32 x) {
-                const f32 e = own(x);
-                return key::of(x) >= limit && e >= row.settings.min_p ? mass_of(e) : 0ull;
-            };
-            if (sums) {
-                const u64 sum = block_mass(block, value);
-                rest = min(sum - 1, u64(double(rest) / double(s.block[block]) * double(sum)));
-            }
-            walk(block, rest, value);
+            if (threadIdx.x == 0) s.sums[1][0] = rest, s.drawn.token = u32(block);
         }
         __syncthreads();
+        u64 rest = s.sums[1][0];
+        const int block = int(s.drawn.token);
+        __syncthreads();
+        const Weigh own = sums ? Weigh(s.block_max[block], row.settings.temperature) : weigh;
+        auto value = [&](f32 x) {
+            const f32 e = own(x);
+            return key::of(x) >= limit && e >= row.settings.min_p ? mass_of(e) : 0ull;
+        };
+        if (sums) {
+            u64 sum = 0;
+            for (int round = 0; round < row.blocks.rounds; ++round) {
+                u64 upto[RUN];
+                sum += team::cta_sum<WARPS>(run_of(row.blocks.first(block, round), value, upto),
+                                            s.sums[0]);
+                __syncthreads();
+            }
+            rest = min(sum - 1, u64(double(rest) / double(s.block[block]) * double(sum)));
+        }
+        for (int round = 0; round < row.blocks.rounds; ++round)
+            rest -= walk(row.blocks.first(block, round), rest, value);
         return {s.drawn.token, limit, mass};
     }
 
@@ -202,48 +213,41 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         return __shfl_sync(0xffffffff, first + i, lane);
     }
 
-    template <class Value> __device__ __forceinline__ u64 block_mass(int block, Value value) const {
+    static constexpr int RUN = Logits<T, VEC>::RUN;
+
+    // Of this thread's run of the round's tokens, one run after the other, the running sums.
+    template <class Value>
+    __device__ __forceinline__ u64 run_of(u32 base, Value value, u64 (&upto)[RUN]) const {
         u64 sum = 0;
-        for (int round = 0; round < row.blocks.rounds; ++round) {
-            f32 x[32];
-            row.logits.read(row.blocks.first(block, round), x);
-            row.logits.forbid(row.blocks.first(block, round), x);
 #pragma unroll
-            for (int i = 0; i < 32; ++i) sum += value(key::clean(x[i]));
+        for (int j = 0; j < RUN; ++j) {
+            const bool mine = threadIdx.x < ROUND / RUN;
+            sum += mine ? value(key::clean(row.logits.one(base + threadIdx.x * RUN + j))) : 0ull;
+            upto[j] = sum;
         }
-        return team::warp_sum(sum);
+        return sum;
     }
 
-    // Leaves the token of the block at which the running sum passes `rest`.
-    template <class Value>
-    __device__ __forceinline__ void walk(int block, u64 rest, Value value) {
-        constexpr int RUN = Logits<T, VEC>::RUN;
-        for (int round = 0; round < row.blocks.rounds; ++round) {
-            const u32 base = row.blocks.first(block, round);
-            f32 x[32];
-            row.logits.read(base, x);
-            row.logits.forbid(base, x);
-#pragma unroll
-            for (int step = 0; step < 32; step += RUN) {
-                u64 sum = 0;
-#pragma unroll
-                for (int j = 0; j < RUN; ++j) sum += value(key::clean(x[step + j]));
-                const u64 before = team::warp_scan(sum) - sum;
-                if (const u32 hit = __ballot_sync(0xffffffff, before + sum > rest)) {
-                    if (warp::lane() != __ffs(hit) - 1) return;
-                    u64 upto = before;
-                    int j = 0;
-#pragma unroll
-                    for (int i = 0; i + 1 < RUN; ++i) {
-                        upto += value(key::clean(x[step + i]));
-                        j += upto <= rest;
-                    }
-                    s.drawn.token = base + row.logits.at(warp::lane(), step + j);
-                    return;
-                }
-                rest -= __shfl_sync(0xffffffff, before + sum, 31);
-            }
+    // Leaves the token of the round at which the running sum passes `rest`; the round's sum.
+    template <class Value> __device__ __forceinline__ u64 walk(u32 base, u64 rest, Value value) {
+        static_assert(THREADS * RUN >= ROUND, "a run per thread");
+        u64 upto[RUN];
+        const u64 sum = run_of(base, value, upto), scan = team::warp_scan(sum);
+        if (warp::lane() == 31) s.sums[0][threadIdx.x / 32] = scan;
+        __syncthreads();
+        u64 all = 0, before = scan - sum;
+        for (int w = 0; w < WARPS; ++w) {
+            before += w < threadIdx.x / 32 ? s.sums[0][w] : 0;
+            all += s.sums[0][w];
         }
+        if (before <= rest && rest < before + sum) {
+            int j = 0;
+#pragma unroll
+            for (int i = 0; i + 1 < RUN; ++i) j += before + upto[i] <= rest;
+            s.drawn.token = base + threadIdx.x * RUN + j;
+        }
+        __syncthreads();
+        return all;
     }
 
     // --- which way ---
