@@ -56,6 +56,14 @@ def test_tensor_memory_and_shared_memory_may_be_uninitialized_each():
             run(body, ())
 
 
+def test_lanes_that_an_mma_of_64_rows_leaves_out():
+    """Loads of 32 lanes read 16 that nothing writes; kernels that drop those values ignore that."""
+    body = f"if (t == 0) {{ mma<64, 16>(tmem, a, b, 0); commit(&bar[0]); }} {BOTH}"
+    with pytest.raises(errors.UninitializedReadError, match="lane 16, column 0 of CTA"):
+        run(body, ())
+    assert (run(body, ("uninitialized",)).reshape(4, 32)[:, :16] == 16).all()
+
+
 @pytest.mark.parametrize("policy", ["random", "early", "late", "starved"])
 def test_one_fault_does_not_hide_the_next(policy):
     """No fence behind the wait, and the loads are not over when the columns are freed."""
