@@ -7,6 +7,7 @@ from gpukit.ops.sampling import (
     apply_bitmask,
     apply_penalties,
     argmax,
+    gumbel_argmax,
     sample,
     scatter,
     softmax,
@@ -15,5 +16,5 @@ from gpukit.ops.sampling import (
     update_counts,
 )
 
-__all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "sample", "scatter",
-           "softmax", "top_k", "uniform", "update_counts"]
+__all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "gumbel_argmax", "sample",
+           "scatter", "softmax", "top_k", "uniform", "update_counts"]

@@ -159,7 +159,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     __device__ __forceinline__ u64 total(u32 limit) {
         row.order(Sweep::blocks, limit, row.top, weigh);
         u64 sum = 0;
-        for (int b = threadIdx.x; b < row.blocks.count; b += THREADS) sum += s.block[b];
+        for (int b = threadIdx.x; b < row.blocks.count; b += THREADS) sum += s.draw.block[b];
         sum = team::cta_sum<WARPS>(sum, s.sums[0]);
         __syncthreads();
         return sum;
@@ -168,86 +168,23 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // The draw from the blocks' masses, then from the block's tokens at `limit` or above. `sums`: the
     // blocks' masses are those of the first reading, f32 sums relative to each block's maximum.
     __device__ __forceinline__ Drawn from_blocks(u64 mass, u32 limit, bool sums) {
-        if (threadIdx.x < 32) {
-            u64 rest = row.random_below(mass);
-            const int block = which_block(rest);
-            if (threadIdx.x == 0) s.sums[1][0] = rest, s.drawn.token = u32(block);
-        }
-        __syncthreads();
-        u64 rest = s.sums[1][0];
-        const int block = int(s.drawn.token);
-        __syncthreads();
+        u64 rest = row.random_below(mass);
+        const int block = s.draw.which_block(rest, row.blocks.count);
         const Weigh own = sums ? Weigh(s.block_max[block], row.settings.temperature) : weigh;
-        auto value = [&](f32 x) {
-            const f32 e = own(x);
+        auto value = [&](u32 token) {
+            const f32 x = key::clean(row.logits.one(token)), e = own(x);
             return key::of(x) >= limit && e >= row.settings.min_p ? mass_of(e) : 0ull;
         };
         if (sums) {
             u64 sum = 0;
-            for (int round = 0; round < row.blocks.rounds; ++round) {
-                u64 upto[RUN];
-                sum += team::cta_sum<WARPS>(run_of(row.blocks.first(block, round), value, upto),
-                                            s.sums[0]);
-                __syncthreads();
-            }
-            rest = min(sum - 1, u64(double(rest) / double(s.block[block]) * double(sum)));
+            for (int round = 0; round < row.blocks.rounds; ++round)
+                sum += s.draw.sum_of(row.blocks.first(block, round), value);
+            const double share = double(rest) / double(s.draw.block[block]);
+            rest = min(sum - 1, u64(share * double(sum)));
         }
         for (int round = 0; round < row.blocks.rounds; ++round)
-            rest -= walk(row.blocks.first(block, round), rest, value);
-        return {s.drawn.token, limit, mass};
-    }
-
-    // By warp 0: the block where the running sum passes `rest`, of which what came before is taken.
-    __device__ __forceinline__ int which_block(u64& rest) const {
-        constexpr int EACH = MOST / 32;
-        const int first = warp::lane() * EACH;
-        u64 sum = 0;
-        for (int i = 0; i < EACH; ++i) sum += first + i < row.blocks.count ? s.block[first + i] : 0;
-        const u64 upto = team::warp_scan(sum);
-        const int lane = __ffs(__ballot_sync(0xffffffff, upto > rest)) - 1;
-        u64 left = rest - (upto - sum);
-        int i = 0;
-        if (warp::lane() == lane)
-            for (; i + 1 < EACH && left >= s.block[first + i]; ++i) left -= s.block[first + i];
-        rest = __shfl_sync(0xffffffff, left, lane);
-        return __shfl_sync(0xffffffff, first + i, lane);
-    }
-
-    static constexpr int RUN = Logits<T, VEC>::RUN;
-
-    // Of this thread's run of the round's tokens, one run after the other, the running sums.
-    template <class Value>
-    __device__ __forceinline__ u64 run_of(u32 base, Value value, u64 (&upto)[RUN]) const {
-        u64 sum = 0;
-#pragma unroll
-        for (int j = 0; j < RUN; ++j) {
-            const bool mine = threadIdx.x < ROUND / RUN;
-            sum += mine ? value(key::clean(row.logits.one(base + threadIdx.x * RUN + j))) : 0ull;
-            upto[j] = sum;
-        }
-        return sum;
-    }
-
-    // Leaves the token of the round at which the running sum passes `rest`; the round's sum.
-    template <class Value> __device__ __forceinline__ u64 walk(u32 base, u64 rest, Value value) {
-        static_assert(THREADS * RUN >= ROUND, "a run per thread");
-        u64 upto[RUN];
-        const u64 sum = run_of(base, value, upto), scan = team::warp_scan(sum);
-        if (warp::lane() == 31) s.sums[0][threadIdx.x / 32] = scan;
-        __syncthreads();
-        u64 all = 0, before = scan - sum;
-        for (int w = 0; w < WARPS; ++w) {
-            before += w < threadIdx.x / 32 ? s.sums[0][w] : 0;
-            all += s.sums[0][w];
-        }
-        if (before <= rest && rest < before + sum) {
-            int j = 0;
-#pragma unroll
-            for (int i = 0; i + 1 < RUN; ++i) j += before + upto[i] <= rest;
-            s.drawn.token = base + threadIdx.x * RUN + j;
-        }
-        __syncthreads();
-        return all;
+            rest -= s.draw.walk(row.blocks.first(block, round), rest, value);
+        return {s.draw.token, limit, mass};
     }
 
     // --- which way ---

@@ -3,7 +3,7 @@
 
 #include "common/dsmem.cuh"
 #include "sampling/bins.cuh"
-#include "sampling/blocks.cuh"
+#include "sampling/block_draw.cuh"
 #include "sampling/mass.cuh"
 #include "sampling/philox.cuh"
 #include "sampling/settings.cuh"
@@ -26,7 +26,7 @@ struct Drawn {
 template <int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
     u32 maxima[MOST * 32];  // of groups, as keys
     f32 block_max[MOST], block_sum[MOST];
-    u64 block[MOST];  // masses
+    BlockDraw<THREADS, MOST> draw;
     u64 mass[LIST];
     u32 key[LIST], token[LIST];  // the list
     u16 group[LIST];
@@ -151,7 +151,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         u64 mine = 0;
         for (int b = threadIdx.x; b < blocks.count; b += THREADS) {
             const f32 most = s.block_max[b];
-            mine += s.block[b] = most == -INF ? 0 : u64(double(s.block_sum[b]) *
+            mine += s.draw.block[b] = most == -INF ? 0 : u64(double(s.block_sum[b]) *
                                                         double(weigh(most)) * double(MASS_UNIT));
         }
         const u64 sum = team::cta_sum<WARPS>(mine, s.sums[1]);
@@ -270,7 +270,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             }
             if (WHAT != Sweep::blocks) return;
             total = team::warp_sum(total);
-            if (warp::lane() == 0) dsmem::store(dsmem::at(&s.block[b], 0), total);
+            if (warp::lane() == 0) dsmem::store(dsmem::at(&s.draw.block[b], 0), total);
         });
         if (HISTOGRAM && rank) hand_over();
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpukit.kernels import sampling_edit
+from gpukit.kernels import sampling_draw, sampling_edit
 from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 
 _ARCHS = ("sm_90", "sm_100")
@@ -33,7 +33,7 @@ def _row_bytes(t: Tunables) -> int:
 def _stream_bytes(t: Tunables) -> int:
     """`StreamShared` of `cuda_src/sampling/stream_row.cuh`, or a little more."""
     blocks, listed, warps = int(t["most"]), int(t["list"]), int(t["threads"]) // 32
-    return 4 * 32 * blocks + 16 * blocks + 18 * listed + 8 * 1024 + 24 * warps + 128
+    return 4 * 32 * blocks + 16 * blocks + 18 * listed + 8 * 1024 + 32 * warps + 192
 
 
 def _softmax_bytes(t: Tunables) -> int:
@@ -211,4 +211,5 @@ UNIFORM = KernelSpec(
             Param("position0", "i64", "for all where position is null")),
 )
 
-SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS, TOP_K, *sampling_edit.SPECS)
+SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS, TOP_K, *sampling_draw.SPECS,
+         *sampling_edit.SPECS)

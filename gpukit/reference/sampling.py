@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 GREEDY = 1e-5
-DRAW, UNIFORM = 1, 0
+UNIFORM, DRAW, GUMBEL, ACCEPT, RESIDUAL = range(5)
 _LARGEST = float(np.finfo(np.float32).max)
 _WORD = 0xFFFFFFFF
 
@@ -114,6 +114,15 @@ def draw(probabilities: Array, seed: int, position: int = 0, slack: float = 0.0)
     picks = (int(np.searchsorted(upto, u + shift, side="right")) for shift in (-slack, slack))
     low, high = (min(pick, last) for pick in picks)
     return {int(t) for t in live if low <= t <= high}
+
+
+def gumbel_scores(logits: NDArray[np.generic], temperature: float, seed: int,
+                  position: int = 0) -> Array:
+    """Of one row, what `gpukit.sampling.gumbel_argmax` takes the maximum of."""
+    words = [philox(seed, position, block, GUMBEL) for block in range((logits.size + 3) // 4)]
+    bits = np.array(words, np.float64).reshape(-1)[:logits.size]
+    noise = -np.log(-np.log1p(-(bits + 0.5) / 2.0**32))
+    return np.asarray(clean(logits) / temperature + noise, dtype=np.float64)
 
 
 def penalize(logits: NDArray[np.generic], counts: dict[int, int], frequency: float,

@@ -51,6 +51,7 @@ def streamed(rows: Rows, top_k: object) -> dict[str, Value]:
     cluster = max(c for c in CLUSTERS if c == 1 or c * rows.count <= 4 * sms)
     many = cluster * rows.count > 2 * sms
     large = isinstance(top_k, int) and top_k > _SHORT
+    blocks = 3 if large or rows.dtype.itemsize < 4 else 4
     return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster,
-            "threads": 256 if many else 512, "blocks": (3 if large else 4) if many else 1,
+            "threads": 256 if many else 512, "blocks": blocks if many else 1,
             "most": 128 if rows.width <= 128 * 1024 else 256, "list": 2048 if large else 512}

@@ -1,0 +1,57 @@
+"""Gumbel-max: a draw in one reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpukit import kernels
+from gpukit.kernels.sampling import CLUSTERS
+from gpukit.kernels.spec import Value
+from gpukit.ops.sampling import rows
+from gpukit.ops.sampling.rows import Rows
+
+_SETTINGS = (("temperature", "float32"), ("seed", "uint64"), ("position", "int64"))
+
+
+def gumbel_argmax(logits: Any, *, temperature: Any = 1.0, seed: Any = 0, position: Any = 0,
+                  out: Any = None, tunables: Mapping[str, Value] | None = None) -> Any:
+    """argmax of logits / temperature + Gumbel noise: in law a draw from softmax(logits / T).
+
+    Token t's noise is -log(-log1p(-v)), v = (w + 0.5) / 2^32 of word w = t % 4 of the Philox block
+    t // 4 of (seed, position): it depends on nothing else, so rows may be split over GPUs and the
+    scores' maxima compared. For log-probabilities too; for probabilities p give log p.
+
+    Temperatures up to 1e-5 take the first maximum, +infinity wins. A NaN counts as -infinity; a row
+    of nothing else gives 0.
+
+    Args:
+        logits: [B, V], float32, float16 or bfloat16, any row stride.
+        temperature: a number, or float32 [B].
+        seed: an integer, or uint64 [B].
+        position: an integer, or int64 [B].
+        out: int64 [B].
+        tunables: overrides of `gpukit.kernels.sampling_draw.GUMBEL`'s.
+
+    Returns:
+        int64 [B].
+    """
+    given = rows.adopt("gumbel_argmax", "logits", logits)
+    pairs = [rows.per_row("gumbel_argmax", name, value, dtype, given) for (name, dtype), value in
+             zip(_SETTINGS, (temperature, seed, position), strict=True)]
+    out = rows.output("gumbel_argmax", "out", out, (given.count,), "int64", given.device)
+    if given.count:
+        chosen = {**_choose(given), **(tunables or {})}
+        kernel = given.device.compile(kernels.get("sampling.gumbel"), chosen)
+        kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
+                      (given.array, *(pointer for pointer, _ in pairs), out, given.pitch,
+                       given.width, *(number for _, number in pairs)))
+    return out
+
+
+def _choose(given: Rows) -> dict[str, Value]:
+    """Enough CTAs to fill the GPU."""
+    sms = given.device.properties.sm_count
+    cluster = next((c for c in CLUSTERS if c * given.count >= 4 * sms), CLUSTERS[-1])
+    return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster,
+            "threads": 512 if given.count * cluster <= 2 * sms else 256}
