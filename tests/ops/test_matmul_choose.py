@@ -9,8 +9,10 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpukit.devices.models import MODELS
@@ -27,6 +29,7 @@ from gpukit.ops.matmul import (
     Vector,
     choose,
     limits,
+    stacks,
     tuned,
 )
 from gpukit.ops.matmul.candidates import candidates
@@ -129,6 +132,21 @@ def test_more_work_takes_longer() -> None:
 def test_few_rows_stream_the_weights() -> None:
     assert isinstance(choose(Problem(16, 4096, 4096), H100), Narrow)
     assert isinstance(choose(Problem(4096, 4096, 4096), H100), Gemm)
+
+
+def test_more_tiles_than_a_grid_counts_are_refused() -> None:
+    problem = Problem(1, 8, 8, 2**31, tma_a=False)
+    with pytest.raises(UnsupportedError, match=r"^matmul: 2147483648 products of 1 x 8 x 8 are"):
+        choose(problem, H100)
+
+
+def test_stacks_of_more_rows_than_32_bits_count_are_not_one_product() -> None:
+    def stack(*shape: int) -> Any:
+        return np.broadcast_to(np.float16(0), shape)
+
+    call = SimpleNamespace(a=stack(2**16, 2**16, 8), b=stack(8, 8), out=stack(2**16, 2**16, 8),
+                           residual=None, scale_a=None, scale_b=None)
+    assert stacks.flat(call) is None  # type: ignore[arg-type]
 
 
 def test_other_gpus() -> None:

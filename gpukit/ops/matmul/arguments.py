@@ -22,7 +22,7 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 _MATMUL = "matmul"
 _F32_MAX = float(np.finfo(np.float32).max)
 _FP8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": FOUR_BIT}
-_MAX_SIZE = 2**31 - 1024  # coordinates are 32-bit, also those of a tile that starts past the edge
+MAX_SIZE = 2**31 - 1024  # coordinates are 32-bit, also those of a tile that starts past the edge
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ def _operand(name: str, array: Any, held: str | None,
     if held is None:
         arrays.check_float(_MATMUL, name, array)
     arrays.check_elements(_MATMUL, name, array, device)
-    if max(array.shape[-2:]) > _MAX_SIZE:
+    if max(array.shape[-2:]) > MAX_SIZE:
         raise ArgumentError(f"matmul: {name} has shape {array.shape}; accepted: at most "
-                            f"{_MAX_SIZE} rows and columns")
+                            f"{MAX_SIZE} rows and columns")
     return device, array
 
 

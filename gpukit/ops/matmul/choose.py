@@ -40,7 +40,12 @@ def choose(problem: Problem, properties: Properties) -> Config:
 def modelled(problem: Problem, properties: Properties) -> Config:
     """`choose`, were nothing tuned."""
     ranked = ranking(problem, properties)
-    return next(e.config for e in ranked if not limits.refusal(e.config, problem, properties))
+    found = next((e.config for e in ranked if not limits.refusal(e.config, problem, properties)),
+                 None)
+    if found is None:
+        raise UnsupportedError(f"matmul: {problem.batch} products of {problem.m} x {problem.n} x "
+                               f"{problem.k} are more than a grid counts; accepted: fewer at once")
+    return found
 
 
 def ranking(problem: Problem, properties: Properties) -> list[Estimate]:

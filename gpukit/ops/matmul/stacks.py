@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from gpukit.ops.matmul.arguments import Call
+from gpukit.ops.matmul.arguments import MAX_SIZE, Call
 
 
 def flat(call: Call) -> Call | None:
@@ -22,7 +22,7 @@ def flat(call: Call) -> Call | None:
         return _reshaped(call, (1,), call.out.shape[0])
     count, m = prod(call.out.shape[:-2]), call.out.shape[-2]
     stacked = [call.a, call.out] + ([] if call.residual is None else [call.residual])
-    if call.b.ndim == 2 and all(_even(x, 1) for x in stacked):
+    if call.b.ndim == 2 and count * m <= MAX_SIZE and all(_even(x, 1) for x in stacked):
         return _reshaped(call, (1,), count * m)
     per_matrix = any(s is not None and s.size > 1 for s in (call.scale_a, call.scale_b))
     if call.a.ndim == 2 or call.b.ndim == 2 or (per_matrix and count > 1) \
