@@ -159,6 +159,14 @@ def test_types_and_configurations_are_checked_without_work_to_do(fake: FakeDevic
         gpukit.matmul(a, b, config="fast")
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 6), (2, 0, 6), (2, 4, 0)])
+def test_an_out_of_nothing(shape: tuple[int, ...]) -> None:
+    """On NumPy's own arrays, whose strides are 0 then."""
+    out = np.empty(shape, HALF)
+    a, b = np.empty((*shape[:-1], 8), HALF), np.empty((shape[0], 8, shape[2]), HALF)
+    assert gpukit.matmul(a, b, out=out) is out
+
+
 def test_products_of_scales_must_fit_too(fake: FakeDevice) -> None:
     given = {**arrays(fake), "alpha": 1e20, "scale_a": 1e20, "scale_b": None}
     with pytest.raises(ArgumentError, match=r"alpha times scale_a times scale_b is 1e.40"):
