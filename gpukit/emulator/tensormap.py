@@ -33,7 +33,17 @@ from gpukit.emulator.tensormap_rules import (
     integers_of,
 )
 
-__all__ = ["DATA_TYPES", "INTERLEAVES", "SWIZZLES", "Encoded", "TensorMap", "decode", "encode"]
+__all__ = [
+    "DATA_TYPES",
+    "INTERLEAVES",
+    "L2_PROMOTIONS",
+    "OOB_FILLS",
+    "SWIZZLES",
+    "Encoded",
+    "TensorMap",
+    "decode",
+    "encode",
+]
 
 BYTES, ALIGN = 128, 64
 _MAGIC = b"gkTM"

@@ -68,19 +68,21 @@ def check_names(
 ) -> None:
     """Raise ``LaunchError`` for a name that does not exist, or not on ``arch``, or not with it."""
     later = split_arch(arch)[0] >= LATER
+    _one_of("data_type", data_type, ALL_TYPES)
     if data_type in PACKED and not later:
         raise LaunchError(
             f"data_type: {data_type} needs compute capability 10.0; accepted: "
             f"{', '.join(DATA_TYPES)}"
         )
-    _one_of("data_type", data_type, ALL_TYPES)
     _one_of("interleave", interleave, INTERLEAVES)
+    _one_of("swizzle", swizzle, ALL_SWIZZLES)
     if swizzle in LATER_SWIZZLES and not later:
         raise LaunchError(
             f"swizzle: the driver refuses {swizzle} on compute capability 9.0; accepted: "
             f"{', '.join(SWIZZLES)}"
         )
-    _one_of("swizzle", swizzle, _PACKED_SWIZZLES if is_padded(data_type) else ALL_SWIZZLES)
+    if is_padded(data_type):
+        _one_of("swizzle", swizzle, _PACKED_SWIZZLES)
     _one_of("l2_promotion", l2_promotion, L2_PROMOTIONS)
     _one_of("oob_fill", oob_fill, OOB_FILLS)
     if interleave != "none":
