@@ -122,7 +122,7 @@ class Blocks:
                  "dtype_b": self.dtypes[1], **self.epilogue, **options}
         got = gpukit.matmul(self.a, self.w.T, out=out, **given)
         a, b = self.values(0), self.values(1).T
-        epilogue = ref.Epilogue(**self.epilogue)
+        epilogue = ref.Epilogue(**{**self.epilogue, "alpha": given.get("alpha", 1.0)})
         bound = ref.bound(a, b, dtypes.parse(self.out), epilogue=epilogue, multiply="exact")
         assert scaled_error(got.astype("f8"), ref.oracle(a, b, epilogue), bound) <= 1
         outside(out, before, words_of(root(out)))
@@ -165,9 +165,21 @@ def test_types_of_8_bits(types: tuple[str, str], config: str) -> None:
 @pytest.mark.parametrize("types", FORMATS, ids=["mxfp8", "nvfp4"])
 @pytest.mark.parametrize("config", [PAIR, SWAPPED, f"{PAIR},split=2", f"{SWAPPED},split=3"])
 def test_epilogues_and_slices_of_k(types: tuple[str, str], config: str) -> None:
-    """alpha is what is called the global factor of nvfp4."""
     Blocks(70, 72, 800, types, terms=("bias", "residual", "activation", "alpha")).run(
         config=config)
+
+
+@pytest.mark.parametrize("types", FORMATS, ids=["mxfp8", "nvfp4"])
+@pytest.mark.parametrize("config", [PAIR, f"{SWAPPED},split=2"])
+def test_global_factors(types: tuple[str, str], config: str) -> None:
+    """A number, or on the device; in the epilogue's f32, where powers of two change no bits."""
+    p = Blocks(40, 72, 320, types, terms=("bias",))
+    want = p.run(config=config, alpha=0.25)
+    half, eighth, four = np.array(0.5, "f4"), np.array([[0.125]], "f4"), np.array([4], "f4")
+    for one_a, one_b in ((half, half), (2, eighth), (four, 0.0625)):
+        got = gpukit.matmul(p.a, p.w.T, scale_a=(p.scale_a, one_a), scale_b=(p.scale_w.T, one_b),
+                            dtype_a=types[0], config=config, **p.epilogue)
+        assert np.array_equal(got.view(np.uint16), want.view(np.uint16))
 
 
 @pytest.mark.parametrize("types", FORMATS, ids=["mxfp8", "nvfp4"])
@@ -245,6 +257,9 @@ def test_what_is_chosen() -> None:
     ({"scale_a": np.ones((20, 2), np.float32)}, "scale_a is of dtype float32 and shape (20, 2)"),
     ({"scale_a": np.ones((20, 2), np.int8)}, "scale_a has dtype int8; accepted: float32, or uint8"
                                              " (ue8m0 of blocks)"),
+    ({"scale_a": (np.ones((20, 2), np.float32), 2.0)}, "scale_a is a tuple of 2; accepted"),
+    ({"scale_a": (np.ones((20, 2), np.uint8),)}, "scale_a is a tuple of 1; accepted: factors of b"),
+    ({"scale_b": (np.ones((2, 24), np.uint8), np.ones(24, "f4"))}, "scale_b[1] has shape (24,); a"),
     ({"dtype_b": "e2m1"}, "b has dtype e2m1, a has e4m3; accepted: equal ones, or two 8-bit")])
 def test_refusals_of_mxfp8(words: dict[str, Any], message: str) -> None:
     p = Blocks(20, 24, 64)

@@ -41,7 +41,7 @@ def matmul(a: Any, b: Any, *, out: Any = None, bias: Any = None, activation: str
             [M, K / 128], and of 128 x 128 of b, [K / 128, N / 128], rounded up (Hopper); or, as
             uint8, a power of two (ue8m0) per 32 elements of K, [M, K / 32] and [K / 32, N]: mxfp8
             (Blackwell). 4-bit operands take a ue4m3 per 16 elements, [M, K / 16] and [K / 16, N]:
-            nvfp4, whose global factors are for alpha.
+            nvfp4. A tuple of such bytes and one factor, a number or on the device, has both.
         out_dtype: float32, float16 or bfloat16, where out is not given; by default a's dtype, and
             bfloat16 for 8- and 4-bit operands.
         tf32: multiply float32 operands as tf32 where the GPU can: 10 bits of mantissa.

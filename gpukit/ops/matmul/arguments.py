@@ -39,6 +39,7 @@ class Call:
         sums: "plain"; for 8-bit operands also "promoted", or "blocks" if scale_a and scale_b are
             [M, K / 128] and [K / 128, N / 128]; "blocks32" and "blocks16" if they are bytes,
             [M, K / 32] and [K / 32, N] (of 4-bit operands 16).
+        ones: beside these a factor each for all of a and of b; arrays or None.
     """
 
     device: Device
@@ -53,6 +54,7 @@ class Call:
     alpha: float
     act: str
     sums: str
+    ones: tuple[Any, Any] = (None, None)
 
     @property
     def extras(self) -> bool:
@@ -65,9 +67,14 @@ class Call:
         return self.sums.startswith("blocks")
 
     @property
+    def factors(self) -> tuple[Any, Any]:
+        """What the epilogue multiplies rows and columns with."""
+        return self.ones if self.of_blocks else (self.scale_a, self.scale_b)
+
+    @property
     def scaled(self) -> bool:
-        """Whether the epilogue has factors of rows or columns."""
-        return not self.of_blocks and not (self.scale_a is None and self.scale_b is None)
+        """Whether the epilogue has factors."""
+        return any(factor is not None for factor in self.factors)
 
     @property
     def plain(self) -> bool:
@@ -97,7 +104,8 @@ def check(a: Any, b: Any, out: Any, bias: Any, activation: Any, residual: Any, a
     sums = scales.blocks or ("promoted" if held_a and not fast else "plain")
     return Call(
         device, dtype, a, b, out, _bias(bias, out, device), _residual(residual, out, device),
-        scales.a, scales.b, _alpha(alpha, scales.factor), _activation(activation), sums)
+        scales.a, scales.b, _alpha(alpha, scales.factor), _activation(activation), sums,
+        scales.ones)
 
 
 def _bytes(name: str, array: Any, given: Any,

@@ -30,7 +30,7 @@ def epilogue(call: Call, sums: Any) -> None:
     Args:
         sums: [batch, M, N] float32 without gaps, or None for zeros.
     """
-    pointer, scales = call.device.pointer, _scales(call)
+    pointer, scales = call.device.pointer, call.factors
     bind_epilogue(call)(
         pointer(sums), pointer(call.out), pointer(call.bias), pointer(call.residual), call.alpha,
         *map(pointer, scales))
@@ -44,7 +44,7 @@ def bind_epilogue(call: Call, slices: int = 1) -> Callable[..., None]:
         {"out": arrays.check_float("matmul", "out", call.out).name, "act": call.act})
     enqueue = kernel.bind((-(-batch * m * n // _BLOCK),), (_BLOCK,))
     sizes = (*steps(call.out), m, n, batch)
-    steps_residual, steps_scale = steps(call.residual), tuple(map(scale_step, _scales(call)))
+    steps_residual, steps_scale = steps(call.residual), tuple(map(scale_step, call.factors))
 
     def launch(sums: Any, c: Any, bias: Any, residual: Any, alpha: float, scale_a: Any,
                scale_b: Any) -> None:
@@ -52,11 +52,6 @@ def bind_epilogue(call: Call, slices: int = 1) -> Callable[..., None]:
                 *steps_scale)
 
     return launch
-
-
-def _scales(call: Call) -> tuple[Any, Any]:
-    """Factors of rows and columns, or of all; those of blocks are none."""
-    return (call.scale_a, call.scale_b) if call.scaled else (None, None)
 
 
 def scale_step(scale: Any) -> int:

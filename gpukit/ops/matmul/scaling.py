@@ -31,12 +31,14 @@ class Scales(NamedTuple):
         factor: the product of those that are numbers.
         a, b: arrays of one element, of factors without gaps, or (blocks) of two dimensions.
         blocks: "" or, if factors are those of blocks, what `Call.sums` says then.
+        ones: beside factors of blocks, one factor each for all of a and of b; arrays or None.
     """
 
     factor: float
     a: Any
     b: Any
     blocks: str
+    ones: tuple[Any, Any] = (None, None)
 
 
 def check(scale_a: Any, scale_b: Any, a: Any, b: Any, out: Any, dtype: str,
@@ -47,18 +49,41 @@ def check(scale_a: Any, scale_b: Any, a: Any, b: Any, out: Any, dtype: str,
         ArgumentError: names the argument, its shape and what is accepted.
     """
     size, name = _BYTES.get(dtype, (0, ""))
-    scale_a, scale_b = _as_bytes(scale_a, name), _as_bytes(scale_b, name)
+    scale_a, one_a = _pair("scale_a", scale_a, name)
+    scale_b, one_b = _pair("scale_b", scale_b, name)
     factor_a, scale_a = _number_or_array("scale_a", scale_a, out, device, name)
     factor_b, scale_b = _number_or_array("scale_b", scale_b, out, device, name)
     factor = factor_a * factor_b
     if dtype == FOUR_BIT or any(s is not None and s.dtype == np.uint8 for s in (scale_a, scale_b)):
         _check_bytes(scale_a, scale_b, a, b, dtype)
-        return Scales(factor, scale_a, scale_b, f"blocks{size}")
+        more_a, one_a = _one("scale_a", one_a, out, device)
+        more_b, one_b = _one("scale_b", one_b, out, device)
+        return Scales(factor * more_a * more_b, scale_a, scale_b, f"blocks{size}", (one_a, one_b))
     if dtype in EIGHT_BIT and a.ndim == b.ndim == 2 and _blocks(scale_a, scale_b, a, b):
         return Scales(factor, scale_a, scale_b, "blocks")
     rows, columns = a.shape[:-1], (*b.shape[:-2], b.shape[-1])
     return Scales(factor, _vector("scale_a", scale_a, rows, (*rows, 1)),
                   _vector("scale_b", scale_b, columns, (*b.shape[:-2], 1, b.shape[-1])), "")
+
+
+def _pair(what: str, value: Any, name: str) -> tuple[Any, Any]:
+    """Factors, and one for all beside those of blocks."""
+    if not isinstance(value, tuple):
+        return _as_bytes(value, name), None
+    blocks = _as_bytes(value[0], name) if len(value) == 2 else None
+    if str(getattr(blocks, "dtype", "")).removeprefix("torch.") != "uint8":
+        raise ArgumentError(f"matmul: {what} is a tuple of {len(value)}; accepted: factors of "
+                            "blocks as uint8, and one factor for all of them")
+    return blocks, value[1]
+
+
+def _one(what: str, value: Any, out: Any, device: Device) -> tuple[float, Any]:
+    """A number, or an array of one element."""
+    factor, value = _number_or_array(what, value, out, device, "")
+    if value is not None and value.size != 1:
+        raise ArgumentError(f"matmul: {what}[1] has shape {value.shape}; accepted: a number, or "
+                            "one element")
+    return factor, value
 
 
 def _as_bytes(value: Any, name: str) -> Any:

@@ -50,7 +50,7 @@ def _sliced(config: Tcgen05, problem: Problem, layout: Layout, call: Call) -> La
     product = _product(config, p, layout, call, _Place("f32", p.n, p.m * p.n, p.batch * count))
     epilogue = bind_epilogue(call, count)
     shape, none = (p.batch, count, p.m, p.n), device.pointer(None)
-    of_blocks = limits.has_factors(p)
+    of_blocks, ones = limits.has_factors(p), [device.pointer(one) for one in call.ones]
 
     def launch(a: Any, b: Any, c: Any, bias: Any, residual: Any, alpha: float, scale_a: Any,
                scale_b: Any) -> None:
@@ -59,7 +59,7 @@ def _sliced(config: Tcgen05, problem: Problem, layout: Layout, call: Call) -> La
         factors_a, factors_b = (scale_a, scale_b) if of_blocks else (none, none)
         product(a, b, place, 1.0, none, none, factors_a, factors_b)
         if of_blocks:
-            scale_a = scale_b = none
+            scale_a, scale_b = ones
         epilogue(place, c, bias, residual, alpha, scale_a, scale_b)
 
     return launch
@@ -78,8 +78,9 @@ def _product(config: Tcgen05, problem: Problem, layout: Layout, call: Call,
                min(config.group, limits.cluster_rows(config, problem)))
     steps_bias = _turned((0, int(call.bias is not None)), swap)
     steps_residual = (*_turned((layout.residual_row, 1), swap), layout.residual_batch)
-    steps_scale = _turned((scale_step(call.scale_a), scale_step(call.scale_b)), swap)
-    packs, none = _packs(config, problem, call), device.pointer(None)
+    steps_scale = _turned((scale_step(call.factors[0]), scale_step(call.factors[1])), swap)
+    packs = _packs(config, problem, call)
+    ones = [device.pointer(one) for one in _turned(call.ones, swap)]
 
     def launch(a: Any, b: Any, c: Any, alpha: float, bias: Any, residual: Any, scale_a: Any,
                scale_b: Any) -> None:
@@ -89,7 +90,7 @@ def _product(config: Tcgen05, problem: Problem, layout: Layout, call: Call,
         packed = [pack(scale) for pack, scale in zip(packs, (scale_a, scale_b), strict=False)]
         scales = [encoded for _, encoded in packed] or (first, first)
         if packs:
-            scale_a = scale_b = none
+            scale_a, scale_b = ones
         enqueue(first, map_b(b), first if map_c is None else map_c(c), *scales, c, *numbers, alpha,
                 bias, *steps_bias, residual, *steps_residual, scale_a, scale_b, *steps_scale)
 
