@@ -99,7 +99,9 @@ template <Major MAJOR> __device__ __forceinline__ u64 operand(const u8* tile, in
                             tcgen05::Swizzle::b128), i * STEP);
 }
 
-// A stage's factors to TMEM at `to`: A's columns, then B's.
+// A stage's factors to TMEM at `to`: A's columns, then B's. MMAs that still read the cells' old
+// contents come first in the tensor core's pipe: the ISA does not list the pair, public kernels with
+// factors of blocks rely on it, and so does this one.
 template <class G>
 __device__ __forceinline__ void copy_factors(const Shared<G>& shared, u32 stage, u32 to) {
 #pragma unroll
