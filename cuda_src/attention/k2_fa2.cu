@@ -72,7 +72,7 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
 
     f32 s[REPEAT][N / 2], o[REPEAT][DV / 2];
     u32 p[REPEAT][N / 4];
-    Softmax<> softmax[REPEAT];
+    Softmax softmax[REPEAT];
     Interval seen[REPEAT][2];
     RowTerms<T, TERMS> terms[REPEAT][2];
 
@@ -139,7 +139,8 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
        i32 right, i32 chunk, const f32* sinks, f32 softcap, const f32* slopes, i64 slopes_batch,
        const T* bias, i64 bias_batch, i64 bias_head, i64 bias_query, i64 bias_key,
        const T* relative, i64 relative_batch, i64 relative_query, i64 relative_head, i32 extent,
-       const u32* q_offsets, const u32* k_offsets, const u32* k_lengths) {
+       const u32* q_offsets, const u32* q_lengths, const u32* k_offsets,
+       const u32* k_lengths) {
     using TILE = Tile<T, D, DV, N, WARPS, REPEAT, MASK, TERMS>;
     extern __shared__ __align__(128) u8 memory[];
     const Terms<T> terms{scale, softcap, slopes, slopes_batch, bias, bias_batch, bias_head,
@@ -147,7 +148,7 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
                          relative_head, extent};
     const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                              lse_batch, sinks};
-    const Lengths lengths{queries, keys, q_offsets, k_offsets, k_lengths};
+    const Lengths lengths{queries, keys, q_offsets, q_lengths, k_offsets, k_lengths};
     const i32 pair = blockIdx.x % (gridDim.x / m_tiles), head = pair % heads, batch = pair / heads;
     const i32 first_row = (m_tiles - 1 - i32(blockIdx.x) / (gridDim.x / m_tiles)) * TILE::ROWS;
     const Sequence sequence = Sequence::of<true>(lengths, batch);

@@ -12,6 +12,7 @@ namespace attention {
 struct Lengths {
     i32 queries, keys;     // of each sequence, unless
     const u32* q_offsets;  // [batch + 1] rows of queries: null for [batch, queries]
+    const u32* q_lengths;  // [batch] queries that count: null for all of them
     const u32* k_offsets;  // [batch + 1] rows of keys: null for [batch, keys]
     const u32* k_lengths;  // [batch] keys that count: null for all of them
 };
@@ -28,6 +29,7 @@ struct Sequence {
                 s.q_first = warp::uniform(l.q_offsets[batch]);
                 s.queries = warp::uniform(l.q_offsets[batch + 1]) - s.q_first;
             }
+            if (l.q_lengths != nullptr) s.queries = warp::uniform(l.q_lengths[batch]);
             if (l.k_offsets != nullptr) {
                 s.k_first = warp::uniform(l.k_offsets[batch]);
                 s.keys = warp::uniform(l.k_offsets[batch + 1]) - s.k_first;

@@ -31,9 +31,6 @@ struct Rise {
     f32 correction[2], base[2];
 };
 
-// Signed integers order like non-negative floats, and there is a maximum of three of them.
-__device__ __forceinline__ i32 max3(i32 a, i32 b, i32 c) { return max(max(a, b), c); }
-
 // The maximum of a row of a fragment, for this thread's columns. Two chains of dependent operations: one
 // could not be issued every cycle.
 template <int H, int REGS> __device__ __forceinline__ f32 row_max(const f32 (&s)[REGS]) {
@@ -45,34 +42,14 @@ template <int H, int REGS> __device__ __forceinline__ f32 row_max(const f32 (&s)
     }
     return fmaxf(even, odd);
 }
-// The same where it is positive; else 0.
-template <int H, int REGS> __device__ __forceinline__ f32 positive_max(const f32 (&s)[REGS]) {
-    i32 first = 0, second = 0;
-#pragma unroll
-    for (int i = 0; i < REGS; i += 4) {
-        const i32 a = __float_as_int(s[i + 2 * H]), b = __float_as_int(s[i + 2 * H + 1]);
-        (i / 4 % 2 ? second : first) = max3(a, b, i / 4 % 2 ? second : first);
-    }
-    return __int_as_float(max(first, second));
-}
-
-template <bool THREE = false> struct Softmax {
+struct Softmax {
     f32 max[2], sum[2];  // sums of this thread's columns only
 
     __device__ __forceinline__ Softmax()
         : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f} {}
 
     template <int REGS> __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], f32 c) {
-        f32 top[2];
-        if constexpr (THREE) {
-            top[0] = positive_max<0>(s), top[1] = positive_max<1>(s);
-            top[0] = quad_max(top[0]), top[1] = quad_max(top[1]);
-            if (__any_sync(0xffffffff, top[0] == 0.0f || top[1] == 0.0f)) {
-                top[0] = quad_max(row_max<0>(s)), top[1] = quad_max(row_max<1>(s));
-            }
-        } else {
-            top[0] = quad_max(row_max<0>(s)), top[1] = quad_max(row_max<1>(s));
-        }
+        const f32 top[2] = {quad_max(row_max<0>(s)), quad_max(row_max<1>(s))};
         Rise rise;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -86,12 +63,12 @@ template <bool THREE = false> struct Softmax {
         return rise;
     }
 
-    // Scores FIRST to END - 1 of the fragment become weights.
-    template <int FIRST, int END, int REGS>
+    // Scores become weights.
+    template <int REGS>
     __device__ __forceinline__ void weigh(f32 (&s)[REGS], const Rise& rise, f32 c) {
         f32 more[4] = {};
 #pragma unroll
-        for (int i = FIRST; i < END; i++) {
+        for (int i = 0; i < REGS; i++) {
             s[i] = ptx::ex2(fmaf(s[i], c, -rise.base[i / 2 % 2]));
             more[i % 4] += s[i];
         }
@@ -99,12 +76,11 @@ template <bool THREE = false> struct Softmax {
         sum[1] += more[2] + more[3];
     }
 
-    // All of it. Returns by row what everything summed so far must be multiplied with.
-    template <int REGS>
-    __device__ __forceinline__ float2 step(f32 (&s)[REGS], f32 c) {
+    // Both.
+    template <int REGS> __device__ __forceinline__ Rise step(f32 (&s)[REGS], f32 c) {
         const Rise up = rise(s, c);
-        weigh<0, REGS>(s, up, c);
-        return {up.correction[0], up.correction[1]};
+        weigh(s, up, c);
+        return up;
     }
 };
 
@@ -125,9 +101,9 @@ __device__ __forceinline__ void pack_all(u32 (&p)[REGS / 2], const f32 (&s)[REGS
     for (int i = 0; i < REGS / 2; i++) p[i] = pack<T>(s[2 * i], s[2 * i + 1]);
 }
 
-template <int REGS> __device__ __forceinline__ void scale_rows(f32 (&o)[REGS], float2 factor) {
+template <int REGS> __device__ __forceinline__ void scale_rows(f32 (&o)[REGS], const Rise& rise) {
 #pragma unroll
-    for (int i = 0; i < REGS; i++) o[i] *= i / 2 % 2 ? factor.y : factor.x;
+    for (int i = 0; i < REGS; i++) o[i] *= rise.correction[i / 2 % 2];
 }
 
 }  // namespace attention

@@ -35,13 +35,12 @@ _SIZES = (
     Param("keys", "i32", "of each sequence, unless k_offsets or k_lengths says"),
 )
 _TILES = (
-    Param("m_tiles", "i32", "tiles of queries (of a cluster) per head, of the longest sequence"),
-    Param("heads", "i32", "heads (or groups of heads that share tiles, or clusters of them)"),
+    Param("m_tiles", "i32", "tiles of queries (clusters of them) per head, of the longest sequence"),
+    Param("heads", "i32", "heads, or groups of heads that share tiles"),
     Param("batch", "i32", "sequences"),
     Param("section", "i32", "heads that are finished before the next ones start"),
     Param("group", "i32", "heads of q that share a tile"),
     Param("share", "i32", "such groups per head of k"),
-    Param("pair_heads", "i32", "CTAs of a cluster take neighbouring heads, not rows"),
 )
 VISIBLE = (
     Param("scale", "f32", "of products"),
@@ -64,6 +63,7 @@ _TERM_ARRAYS = (
 )
 _LENGTHS = (
     Param("q_offsets", "pointer", "null, or u32 [batch + 1] first rows of q"),
+    Param("q_lengths", "pointer", "null, or u32 [batch] queries that count"),
     Param("k_offsets", "pointer", "null, or u32 [batch + 1] first rows of k"),
     Param("k_lengths", "pointer", "null, or u32 [batch] keys that count"),
     Param("table", "pointer", "u32 [batch, ...] pages"),
@@ -94,11 +94,10 @@ def hopper_shared(tunables: Tunables) -> int:
 K5 = KernelSpec(
     name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
     entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {terms}, {ctas}, {flavour}>",
+          "attention::Keys::{keys}, {terms}, {ctas}>",
     summary="warpgroups in turns, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
-    tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
-              Tunable("flavour", tuple(range(64)), 0, "variants under trial")),
+    tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS),
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(
@@ -165,7 +164,7 @@ K2 = KernelSpec(
     params=(*strided("q"), *strided("k"), *strided("v"), *_RESULTS, *_SIZES,
             Param("m_tiles", "i32", "tiles of queries per head, of the longest sequence"),
             Param("heads", "i32", "of q"), Param("share", "i32", "heads of q per head of k"),
-            *VISIBLE, *_TERM_ARRAYS, *_LENGTHS[:3]),
+            *VISIBLE, *_TERM_ARRAYS, *_LENGTHS[:4]),
     shared_bytes=_fa2_shared,
     variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
               {"d": 256, "dv": 256, "warps": 8, "repeat": 1},

@@ -65,6 +65,19 @@ def test_padded(kernel: str) -> None:
                           kernel=kernel), want)
 
 
+@pytest.mark.parametrize("kernel", ["k2", "k5"])
+@pytest.mark.parametrize("mask", ["null", "causal"])
+def test_padded_queries(mask: str, kernel: str) -> None:
+    rows, keys = [40, 0, 33, 1], [130, 5, 20, 0]
+    q, k, v = normal(1, 4, 40, 2, 64), normal(2, 4, 130, 2, 64), normal(3, 4, 130, 2, 64)
+    want = layouts.padded(q, k, v, keys, Rules(mask), q_lengths=rows)
+    for b, (m, n) in enumerate(zip(rows, keys, strict=True)):
+        q[b, m:] = k[b, n:] = v[b, n:] = np.nan
+    out = np.full_like(q, np.nan)
+    same(gpukit.attention(q, k, v, q_lengths=u32(*rows), kv_lengths=u32(*keys), mask=mask, out=out,
+                          return_lse=True, kernel=kernel), want)
+
+
 @pytest.mark.parametrize("page", [1, 16, 32, 64, 128, 256])
 def test_pages(page: int) -> None:
     lengths, entries = [0, 33, 140], -(-150 // page)

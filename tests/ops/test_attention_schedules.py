@@ -76,13 +76,23 @@ def test_tiles_that_follow_each_other(policy: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
-@pytest.mark.parametrize("counted", [False, True])
-def test_workers_share_tiles(workers: int, counted: bool) -> None:
-    counter = np.zeros(1, np.uint32) if counted else None
-    config = forward.Config(Tile(32, 2, 2), workers=workers, counter=counter)
+@pytest.mark.parametrize("section", [1, 3])
+def test_workers_share_tiles(workers: int, section: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tickets = np.zeros(1, np.uint32)
+    monkeypatch.setattr(forward, "counter", lambda device: tickets)
+    config = forward.Config(Tile(32, 2, 2), workers=workers, section=section, dynamic=True)
     for _ in range(2):  # the counter is left as it was found
         check(problem(2, 130, 100, 2, 1, mask="causal"), config, Rules("causal"))
-        assert counter is None or counter[0] == 0
+        assert tickets[0] == 0
+    check(problem(2, 130, 100, 2, 1), replace(config, dynamic=False), Rules())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_clusters_share_keys(workers: int) -> None:
+    config = forward.Config(Tile(32, 2, 2), ctas=2, workers=workers)
+    check(problem(1, 500, 70, 2, 1), config, Rules())
+    check(problem(1, 300, 70, 1, 1), config, Rules())  # the last CTA has no rows
+    check(problem(1, 300, 70, 1, 1, mask="causal"), config, Rules("causal"))
 
 
 def test_tiles_without_keys_between_others() -> None:

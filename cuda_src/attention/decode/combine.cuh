@@ -9,6 +9,7 @@
 
 #include "attention/decode/softmax.cuh"
 #include "common/cluster.cuh"
+#include "common/counter.cuh"
 
 namespace decode {
 
@@ -143,11 +144,7 @@ struct Parts {
     // Whether this CTA is the last one here: then all others' states are there to be read.
     __device__ __forceinline__ bool last(u32* word) const {
         __syncthreads();
-        if (threadIdx.x == 0) {
-            __threadfence();
-            *word = atomicInc(arrived, u32(parts - 1));
-            __threadfence();
-        }
+        if (threadIdx.x == 0) *word = counter::increment(arrived, u32(parts - 1));
         __syncthreads();
         return *word == u32(parts - 1);
     }

@@ -3,6 +3,8 @@
 // Query t of Q stands at position p = length - Q + t and sees the keys [p - left, p + right] of its
 // chunk, p / chunk: one interval for every mask that has a name (causal: right = 0; a sliding window
 // of W keys: left = W - 1). FAR stands for "no limit".
+//
+// A term of the caller's own may be added: bias by key, or relative logits by distance p - j.
 #pragma once
 
 #include "common/math.cuh"
@@ -11,6 +13,8 @@
 namespace decode {
 
 constexpr f32 LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+enum class Extra { none, bias, relative };
 
 // Keys [first, last).
 struct Span {
@@ -25,6 +29,8 @@ struct Rules {
     i32 left, right, chunk;
     const f32* slopes;  // of ALiBi by query head, or null
     const f32* sinks;   // by query head, or null
+    const void* extra;  // of the operands' type
+    i32 extent;         // of relative logits: distances that have one
 
     __device__ __forceinline__ Span seen(i32 position, i32 length) const {
         const i32 start = position / chunk * chunk;

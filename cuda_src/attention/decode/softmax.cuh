@@ -18,6 +18,15 @@ struct Query {
     Span seen;
     i32 position;
     f32 slope;  // in units of log2
+    i64 extra;  // where its extra term starts
+
+    // The extra term of a key that is seen, in units of log2.
+    template <class T, Extra EXTRA>
+    __device__ __forceinline__ f32 added(const Rules& rules, i32 key) const {
+        const i32 distance = position - key, index = EXTRA == Extra::bias ? key : distance;
+        if (EXTRA == Extra::relative && (distance < 0 || distance >= rules.extent)) return 0.0f;
+        return LOG2_E * f32(static_cast<const T*>(rules.extra)[extra + index]);
+    }
 };
 
 template <class F> struct Softmax {
@@ -30,9 +39,9 @@ template <class F> struct Softmax {
     }
 
     // Turns products of q and k into weights. MASKED: some row does not see all keys of the tile.
-    template <bool MASKED>
-    __device__ __forceinline__ void weigh(F& f, const Rules& rules, const Query (&queries)[F::ENTRIES],
-                                          i32 tile) {
+    template <bool MASKED, Extra EXTRA>
+    __device__ __forceinline__ void weigh(F& f, const Rules& rules,
+                                          const Query (&queries)[F::ENTRIES], i32 tile) {
         f32 grown[F::ENTRIES];
         memcpy(grown, top, sizeof(top));
 #pragma unroll
@@ -44,6 +53,8 @@ template <class F> struct Softmax {
                 f32 x = rules.score(f.score(n, e));
                 if (rules.slopes) x -= query.slope * f32(abs(query.position - key));
                 if (MASKED && !query.seen.has(key)) x = minus_infinity();
+                else if (EXTRA != Extra::none)
+                    x += query.template added<typename F::T, EXTRA>(rules, key);
                 f.score(n, e) = x;
                 grown[F::entry(n, e)] = fmaxf(grown[F::entry(n, e)], x);
             }
@@ -64,7 +75,8 @@ template <class F> struct Softmax {
         for (int i = 0; i < F::ENTRIES; i++) {
 #pragma unroll
             for (u32 bit = 1; bit < warp::SIZE; bit *= 2)
-                if (F::LANES & bit) grown[i] = fmaxf(grown[i], __shfl_xor_sync(ALL_LANES, grown[i], bit));
+                if (F::LANES & bit)
+                    grown[i] = fmaxf(grown[i], __shfl_xor_sync(ALL_LANES, grown[i], bit));
         }
         f.meet(grown);
 #pragma unroll

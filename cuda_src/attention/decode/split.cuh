@@ -16,11 +16,13 @@
 namespace decode {
 
 // FORM: Plain or Transposed; ROWS of it are the query rows of a CTA.
-template <class FORM, int DIM_, int WARPS_, int STAGES_, int CLUSTER_, Pages PAGES_> struct Split {
+template <class FORM, int DIM_, int WARPS_, int STAGES_, int CLUSTER_, Pages PAGES_, Extra EXTRA_>
+struct Split {
     using Form = FORM;
     using T = typename FORM::T;
     static constexpr int DIM = DIM_, WARPS = WARPS_, STAGES = STAGES_, CLUSTER = CLUSTER_;
     static constexpr Pages PAGES = PAGES_;
+    static constexpr Extra EXTRA = EXTRA_;
     using Queries = Padded<DIM>;
     using Keys = Cache<T, DIM, PAGES, Padded<DIM>>;
     using States = Board<FORM::ROWS, DIM, WARPS, false>;
@@ -50,9 +52,9 @@ __device__ __forceinline__ void attend(typename S::Form& form, Softmax<typename 
         walk.fetch_k(i + S::STAGES, stage);
         cp_async::commit();
         if (key >= common.first && key + TILE <= common.last)
-            softmax.template weigh<false>(form, rules, queries, key);
+            softmax.template weigh<false, S::EXTRA>(form, rules, queries, key);
         else
-            softmax.template weigh<true>(form, rules, queries, key);
+            softmax.template weigh<true, S::EXTRA>(form, rules, queries, key);
         walk.wait();
         form.add_values(static_cast<u32>(__cvta_generic_to_shared(walk.v_slot(stage))));
         __syncwarp();

@@ -68,7 +68,8 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
         for (int k = 0; k < DIM / 16; k++) {
             const u64 a = operand(keys + k / 4 * Keys::SLAB, 16);
             const u64 b = operand(queries + k / 4 * Queries::SLAB, 16);
-            wgmma::mma<T, ROWS>(s, wgmma::advance(a, k % 4 * 32), wgmma::advance(b, k % 4 * 32), k > 0);
+            wgmma::mma<T, ROWS>(s, wgmma::advance(a, k % 4 * 32), wgmma::advance(b, k % 4 * 32),
+                                k > 0);
         }
         wgmma::commit();
         wgmma::wait<0>();
@@ -99,11 +100,13 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
     }
 };
 
-template <class FORM, int DIM_, int STAGES_, int CLUSTER_, Pages PAGES_> struct Together {
+template <class FORM, int DIM_, int STAGES_, int CLUSTER_, Pages PAGES_, Extra EXTRA_>
+struct Together {
     using Form = FORM;
     using T = typename FORM::T;
     static constexpr int DIM = DIM_, WARPS = 4, STAGES = STAGES_, CLUSTER = CLUSTER_;
     static constexpr Pages PAGES = PAGES_;
+    static constexpr Extra EXTRA = EXTRA_;
     using Queries = typename FORM::Queries;
     using Keys = Cache<T, DIM, PAGES, typename FORM::Keys>;
     using States = Board<FORM::ROWS, DIM, WARPS, true>;
@@ -146,9 +149,9 @@ __device__ __forceinline__ void attend_together(typename S::Form& form,
         }
         form.multiply_keys(walk.k_slot(stage) - mine, memory);
         if (key >= work.common.first && key + S::STEP <= work.common.last)
-            softmax.template weigh<false>(form, rules, queries, key);
+            softmax.template weigh<false, S::EXTRA>(form, rules, queries, key);
         else
-            softmax.template weigh<true>(form, rules, queries, key);
+            softmax.template weigh<true, S::EXTRA>(form, rules, queries, key);
         walk.fetch_k(i + S::STAGES, stage);
         cp_async::commit();
         form.store_weights(memory + S::WEIGHTS);

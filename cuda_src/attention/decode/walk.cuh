@@ -5,18 +5,20 @@
 
 namespace decode {
 
+constexpr int AHEAD = 3;  // tiles from the look-up of a page table entry to its use
+
 // One warp's tiles of keys and values: the order in which it walks them, and where in the ring they
-// go. Page table entries are looked up two tiles ahead of their use.
+// go. A page table entry takes as long to come as a tile.
 template <class S> struct Walk {
     using T = typename S::T;
     const typename S::Keys& cache;
     const Rows<T>&k, &v;
     u8* ring;
     i32 first, tiles;  // of this warp
-    u32 page, next;    // table entries of the tile to fetch next, and of the one after
+    u32 pages[AHEAD];  // table entries of the tile to fetch next, and of those after it
 
-    __device__ __forceinline__ Walk(const typename S::Keys& cache, const Rows<T>& k, const Rows<T>& v,
-                                    u8* rings, const Work<S>& work)
+    __device__ __forceinline__ Walk(const typename S::Keys& cache, const Rows<T>& k,
+                                    const Rows<T>& v, u8* rings, const Work<S>& work)
         : cache(cache), k(k), v(v), ring(rings + warp::index() * S::WARP_OFFSET),
           first(work.first + warp::index() * TILE), tiles(S::tiles(work.steps)) {}
 
@@ -29,24 +31,39 @@ template <class S> struct Walk {
 
     // Without ending its group, to which the first one's queries also belong.
     __device__ __forceinline__ void fetch_k(i32 i, i32 stage) const {
-        if (i < tiles) cache.fetch(k_slot(stage), k, key(i), page);
+        if (i < tiles) cache.fetch(k_slot(stage), k, key(i), pages[0]);
     }
     __device__ __forceinline__ void fetch_v(i32 i, i32 stage) {
-        if (i < tiles) cache.fetch(v_slot(stage), v, key(i), page);
+        if (i < tiles) cache.fetch(v_slot(stage), v, key(i), pages[0]);
         cp_async::commit();
-        page = next;
-        next = look_up(i + 2);
+        turn(look_up(i + AHEAD));
     }
+    // One tile on: entries move up, and the last one is this.
+    __device__ __forceinline__ void turn(u32 last) {
+#pragma unroll
+        for (int i = 0; i + 1 < AHEAD; i++) pages[i] = pages[i + 1];
+        pages[AHEAD - 1] = last;
+    }
+    // The first tiles, whose entries are looked up all at once. Queries go first where there is a
+    // table to wait for.
     template <class Arguments>
     __device__ __forceinline__ void fill(u8* queries, const Arguments& x, const Work<S>& work) {
-        page = look_up(0), next = look_up(1);
+        constexpr bool PAGED = S::PAGES != Pages::none;
+        u32 entries[S::STAGES + AHEAD];
+#pragma unroll
+        for (int i = 0; i < S::STAGES + AHEAD; i++) entries[i] = look_up(i);
+        if (PAGED) fetch_queries<S>(queries, x, work);
 #pragma unroll
         for (int i = 0; i < S::STAGES; i++) {
+            pages[0] = entries[i];
             fetch_k(i, i);
-            if (i == 0) fetch_queries<S>(queries, x, work);
+            if (!PAGED && i == 0) fetch_queries<S>(queries, x, work);
             cp_async::commit();
-            fetch_v(i, i);
+            if (i < tiles) cache.fetch(v_slot(i), v, key(i), pages[0]);
+            cp_async::commit();
         }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) pages[i] = entries[S::STAGES + i];
     }
     // The oldest half tile is there, for all lanes.
     static __device__ __forceinline__ void wait() {

@@ -28,6 +28,7 @@ template <class T> struct Arguments {
     u32* arrived;
     i32 keys, tokens, group, heads;  // heads: of queries
     Rules rules;
+    Strides extra;
 };
 
 // What a CTA works on.
@@ -69,7 +70,9 @@ template <class S> struct Work {
     template <class T> __device__ __forceinline__ Query query(const Arguments<T>& x, i32 row) const {
         const i32 r = min(row, rows - 1), at = position(x, r);
         return {x.rules.seen(at, length), at,
-                x.rules.slopes ? x.rules.slopes[query_head(x, r)] * LOG2_E : 0.0f};
+                x.rules.slopes ? x.rules.slopes[query_head(x, r)] * LOG2_E : 0.0f,
+                sequence * x.extra.batch + token(x, r) * x.extra.token +
+                    query_head(x, r) * x.extra.head};
     }
     // Of KV head and sequence.
     template <class T>

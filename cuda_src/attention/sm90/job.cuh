@@ -17,7 +17,6 @@ struct Call {
     Schedule schedule;   // in units of what a cluster works on
     i32 group_bits;      // 2^this heads share a tile: row r is query r >> bits of one of them
     i32 share;           // tiles' heads per KV head
-    i32 pair_heads;      // CTAs of a cluster take neighbouring heads, not neighbouring rows
     i32 top_left, left, right, chunk;
     Pages pages;
     i32 table_batch;     // entries from sequence to sequence of the table
@@ -25,8 +24,8 @@ struct Call {
     // Sequences of equal lengths, one head per tile; CTAs know their tiles.
     static __device__ __forceinline__ Call dense(i32 queries, i32 keys, i32 share, i32 top_left,
                                                  i32 left, i32 right, i32 chunk) {
-        return {{queries, keys, nullptr, nullptr, nullptr}, {}, 0, share, 0, top_left, left, right,
-                chunk, {}, 0};
+        return {{queries, keys, nullptr, nullptr, nullptr, nullptr}, {}, 0, share, top_left,
+                left, right, chunk, {}, 0};
     }
 };
 
@@ -41,16 +40,15 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Job {
 
     Job() = default;
     __device__ __forceinline__ Job(const Call& call, const Tile& tile, u32 rank) {
-        const bool pair_rows = CTAS > 1 && !call.pair_heads;
         batch = tile.batch;
-        head = CTAS > 1 && call.pair_heads ? tile.head * CTAS + rank : tile.head;
+        head = tile.head;
         sequence = Sequence::of<KEYS != Keys::dense>(call.lengths, batch);
         rows = sequence.queries << call.group_bits;
         visible = {sequence.keys, call.top_left ? 0 : sequence.keys - sequence.queries, call.left,
                    call.right, call.chunk};
         // CTAs of a cluster walk the same keys: those that any of their rows sees.
-        const i32 span = pair_rows ? CTAS * ROWS : ROWS, start = tile.m * span;
-        row = start + (pair_rows ? rank * ROWS : 0);
+        const i32 span = CTAS * ROWS, start = tile.m * span;
+        row = start + rank * ROWS;
         first = end = 0;
         if (start < rows) {
             const i32 last = min(start + span, rows) - 1;

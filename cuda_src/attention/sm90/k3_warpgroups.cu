@@ -39,7 +39,7 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
 template <class S, Mask MASK>
 __device__ __forceinline__ void consume(const Shared<S>& shared, const Call& call,
                                         const Work<S, MASK>& job, int wg, f32 c,
-                                        typename S::Sums& o, Softmax<>& softmax) {
+                                        typename S::Sums& o, Softmax& softmax) {
     const Interval seen[2] = {job.visible.of(row_of(call, job, wg, 0).query),
                               job.visible.of(row_of(call, job, wg, 1).query)};
     Cursor<S::STAGES> at;
@@ -92,7 +92,7 @@ k3_warpgroups(const __grid_constant__ TensorMap map_q, const __grid_constant__ T
         if constexpr (WGS > 1) warp::take_registers<WGS == 2 ? 232 : 160>();
         const int wg = warp::group() - 1;
         typename S::Sums o = {};
-        Softmax<> softmax;
+        Softmax softmax;
         const f32 c = scale * LOG2E;
         if (!job.empty()) consume(shared, call, job, wg, c, o, softmax);
         finish(call, job, Results<T>{out, out_token, out_head, out_batch, lse, lse_token, lse_head,

@@ -47,7 +47,7 @@ template <class S, Mask MASK> struct Consumer {
         wgmma::fence();
         start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
     }
-    __device__ __forceinline__ float2 weigh(typename S::Scores& s, Softmax<>& softmax, i32 j) {
+    __device__ __forceinline__ Rise weigh(typename S::Scores& s, Softmax& softmax, i32 j) {
         wgmma::hold(s);
         release(shared.k_empty(at_k.stage), at_k);
         hide<MASK>(s, seen, j * S::N);
@@ -60,7 +60,7 @@ template <class S, Mask MASK> struct Consumer {
         release(shared.v_empty(at_v.stage), at_v);
     }
 
-    __device__ __forceinline__ void run(typename S::Sums& o, Softmax<>& softmax) {
+    __device__ __forceinline__ void run(typename S::Sums& o, Softmax& softmax) {
         typename S::Scores s;
         typename S::Weights p;
         mbarrier::wait(shared.q_full(wg), 0);
@@ -73,10 +73,10 @@ template <class S, Mask MASK> struct Consumer {
             mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
             start_values<S>(o, p, shared.v(at_v.stage));
             wgmma::wait<1>();  // scores are there, sums need not be
-            const float2 correction = weigh(s, softmax, j);
+            const Rise rise = weigh(s, softmax, j);
             wgmma::after(softmax.sum[0] + softmax.sum[1]);
             end_values(o, p);
-            scale_rows(o, correction);
+            scale_rows(o, rise);
             pack_all<typename S::T>(p, s);
         }
         mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
@@ -111,7 +111,7 @@ k4_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tens
         if constexpr (WGS > 1) warp::take_registers<WGS == 2 ? 232 : 160>();
         const int wg = warp::group() - 1;
         typename S::Sums o = {};
-        Softmax<> softmax;
+        Softmax softmax;
         const f32 c = scale * LOG2E;
         const Interval seen[2] = {job.visible.of(row_of(call, job, wg, 0).query),
                                   job.visible.of(row_of(call, job, wg, 1).query)};

@@ -24,13 +24,9 @@ using namespace attention;
 constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
-template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struct Consumer {
+template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
-    using Exponentials = Softmax<(FLAVOUR & 8) != 0>;
-    // Scores whose exponentials are taken before the last sums are waited for.
-    static constexpr int QUARTERS = (FLAVOUR & 3) == 0 ? 4 : (FLAVOUR & 3) == 1 ? 0 : (FLAVOUR & 3) == 2 ? 2 : 1;
-    static constexpr int EARLY = S::N / 2 * QUARTERS / 16 * 4;
 
     const Shared<S>& shared;
     const Call& call;
@@ -39,7 +35,6 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
     int wg;
     Cursor<S::STAGES> at_k, at_v;
     u32 q_parity = 0;
-    float2 late = {1.0f, 1.0f};
     RowTerms<T, TERMS> rows[2];
     Interval seen[2];
 
@@ -50,10 +45,10 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
     }
 
     __device__ __forceinline__ void await_turn() const {
-        if constexpr (S::WGS > 1 && !(FLAVOUR & 4)) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+        if constexpr (S::WGS > 1) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
     }
     __device__ __forceinline__ void pass_turn() const {
-        if constexpr (S::WGS > 1 && !(FLAVOUR & 4))
+        if constexpr (S::WGS > 1)
             warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
     }
     // At the very end the first one takes the turn that nobody needs.
@@ -110,7 +105,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
         return hidden;
     }
 
-    __device__ __forceinline__ Rise look(typename S::Scores& s, Exponentials& softmax,
+    __device__ __forceinline__ Rise look(typename S::Scores& s, Softmax& softmax,
                                          const Work& job, i32 j) const {
         if constexpr (TERMS != 0)
             add_terms<T, TERMS>(s, rows, j * S::N, job.sequence.keys, terms);
@@ -129,7 +124,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
     }
 
     // Scores of the very first block, with nothing to do meanwhile.
-    __device__ __forceinline__ void first_block(typename S::Weights& p, Exponentials& softmax,
+    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax,
                                                 const Work& job) {
         typename S::Scores s;
         mbarrier::wait(shared.q_full(wg), q_parity);
@@ -138,55 +133,37 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
         wgmma::wait<0>();
         const i32 j = job.end - 1;
         scores_done(s, j == job.first);
-        const Rise rise = look(s, softmax, job, j);
-        softmax.template weigh<0, S::N / 2>(s, rise, c);
+        softmax.weigh(s, look(s, softmax, job, j), c);
         pack_all<T>(p, s);
     }
 
     // Scores of block j, while the weights of the block before, maybe of the tile before, are used.
     template <bool NEW>
-    __device__ __forceinline__ Rise step(typename S::Sums& o, typename S::Weights& p,
-                                         Exponentials& softmax, const Work& job, i32 j) {
+    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
+                                         Softmax& softmax, const Work& job, i32 j) {
         typename S::Scores s;
         if constexpr (NEW) mbarrier::wait(shared.q_full(wg), q_parity);
         mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
         await_turn();
         start_scores_of(s);
-        if constexpr ((FLAVOUR & 32) && !NEW) scale_rows(o, late);
         mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
-        if constexpr (FLAVOUR & 32) {
-            wgmma::hold(o);
-            wgmma::fence();
-        }
         start_values<S>(o, p, shared.v(at_v.stage));
         pass_turn();
         wgmma::wait<1>();
         scores_done(s, j == job.first);
         const Rise rise = look(s, softmax, job, j);
-        softmax.template weigh<0, EARLY>(s, rise, c);
-        wgmma::after(EARLY > 0 ? softmax.sum[0] + softmax.sum[1]
-                               : rise.correction[0] + rise.correction[1]);
+        wgmma::after(rise.correction[0] + rise.correction[1]);
         wgmma::wait<0>();
         wgmma::hold(o);
         wgmma::hold(p);
-        if constexpr (EARLY < S::N / 2) wgmma::hold(s);
+        wgmma::hold(s);
         release_v();
-        if constexpr (!NEW && !(FLAVOUR & 32)) {
-            const f32 *by = rise.correction;
-            if (!(FLAVOUR & 16) || __any_sync(0xffffffff, by[0] != 1.0f || by[1] != 1.0f))
-                scale_rows(o, {by[0], by[1]});
-        }
-        softmax.template weigh<EARLY, S::N / 2>(s, rise, c);
+        if constexpr (!NEW) scale_rows(o, rise);
+        softmax.weigh(s, rise, c);
         pack_all<T>(p, s);
-        if constexpr (FLAVOUR & 32) late = {rise.correction[0], rise.correction[1]};
-        return rise;
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
-        if constexpr (FLAVOUR & 32) {
-            scale_rows(o, late);
-            wgmma::hold(o);
-        }
         mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
         wgmma::fence();
         start_values<S>(o, p, shared.v(at_v.stage));
@@ -204,7 +181,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
     __device__ __forceinline__ void run(const Results<T>& to, u32 rank) {
         typename S::Sums o;
         typename S::Weights p;
-        Exponentials softmax;
+        Softmax softmax;
         Work job;
         bool open = false;
         shared.ticket().for_each([&](const Tile& tile) {
@@ -212,21 +189,19 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, u32 FLAVOUR> struc
             if (next.empty()) {
                 typename S::Sums none;
                 clear(none);
-                finish(call, next, to, none, Exponentials(), c, wg);
+                finish(call, next, to, none, Softmax(), c, wg);
                 return;
             }
             start(next);
             if (open) {
-                const Exponentials old = softmax;
-                softmax = Exponentials();
-                if constexpr (FLAVOUR & 32) scale_rows(o, late);
+                const Softmax old = softmax;
+                softmax = Softmax();
                 step<true>(o, p, softmax, next, next.end - 1);
                 finish(call, job, to, o, old, c, wg);
             } else {
                 first_block(p, softmax, next);
             }
             clear(o);
-            if constexpr (FLAVOUR & 32) late = {1.0f, 1.0f};
             job = next, open = true;
             for (i32 j = job.end - 2; j >= job.first; j--) step<false>(o, p, softmax, job, j);
         });
@@ -255,7 +230,8 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
     const Ticket ticket = shared.ticket();
     if (warp::index() == 0) {
         Loader<S, MASK, KEYS, CTAS> loader{shared, maps, call, rank};
-        ticket.for_each([&](const Tile& tile) { loader.tile(Work(call, tile, rank)); });
+        ticket.lead(call.schedule, blockIdx.x / CTAS, gridDim.x / CTAS,
+                    [&](const Tile& tile) { loader.tile(Work(call, tile, rank)); });
         loader.flush();
         if constexpr (CTAS > 1) await_all(shared, loader.at_k, loader.at_v);
     } else if (warp::index() == 1) {
@@ -264,31 +240,30 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
             const Work job(call, tile, rank);
             if (!job.empty()) load_queries(shared, maps.q, call, job, parity), parity ^= 1;
         });
-    } else if (threadIdx.x == 2 * warp::SIZE) {
-        ticket.write_all(call.schedule, blockIdx.x / CTAS, gridDim.x / CTAS);
     }
     __syncwarp();
 }
 
-template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS, int CTAS,
-          u32 FLAVOUR>
+template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS,
+          int CTAS>
 __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__((WGS + 1) * 128, 1)
 k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
             const __grid_constant__ TensorMap map_v, T* out, i64 out_token, i64 out_head,
             i64 out_batch, f32* lse, i64 lse_token, i64 lse_head, i64 lse_batch, i32 queries,
             i32 keys, i32 m_tiles, i32 heads, i32 batch, i32 section, i32 group, i32 share,
-            i32 pair_heads, f32 scale, i32 top_left, i32 left, i32 right, i32 chunk,
-            const f32* sinks, f32 softcap, const f32* slopes, i64 slopes_batch, const T* bias,
-            i64 bias_batch, i64 bias_head, i64 bias_query, i64 bias_key, const T* relative,
+            f32 scale, i32 top_left, i32 left, i32 right, i32 chunk, const f32* sinks, f32 softcap,
+            const f32* slopes, i64 slopes_batch, const T* bias, i64 bias_batch, i64 bias_head, i64 bias_query, i64 bias_key, const T* relative,
             i64 relative_batch, i64 relative_query, i64 relative_head, i32 extent,
-            const u32* q_offsets, const u32* k_offsets, const u32* k_lengths, const u32* table,
-            i32 table_batch, i32 page, i32 page_box, u32* counter) {
+            const u32* q_offsets, const u32* q_lengths, const u32* k_offsets,
+            const u32* k_lengths, const u32* table, i32 table_batch, i32 page, i32 page_box,
+            u32* counter) {
     using S = Shape<T, D, DV, N, WGS, STAGES>;
     extern __shared__ __align__(1024) u8 memory[];
     const Shared<S> shared{memory};
-    const Call call{{queries, keys, q_offsets, k_offsets, k_lengths},
-                    {m_tiles, heads, batch, section, CTAS == 1 ? counter : nullptr}, __ffs(group) - 1, share, pair_heads, top_left, left,
-                    right, chunk, {table, page, page_box}, table_batch};
+    const Call call{{queries, keys, q_offsets, q_lengths, k_offsets, k_lengths},
+                    {m_tiles, heads, batch, section, CTAS == 1 ? counter : nullptr},
+                    __ffs(group) - 1, share, top_left, left, right, chunk,
+                    {table, page, page_box}, table_batch};
 
     if (threadIdx.x == 0) {
         tma::prefetch(map_q), tma::prefetch(map_k), tma::prefetch(map_v);
@@ -307,7 +282,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
                              relative_head, extent};
         const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                  lse_batch, sinks};
-        Consumer<S, MASK, KEYS, TERMS, CTAS, FLAVOUR> consumer(shared, call, terms, warp::group() - 1);
+        Consumer<S, MASK, KEYS, TERMS, CTAS> consumer(shared, call, terms, warp::group() - 1);
         consumer.run(results, CTAS > 1 ? cluster::rank() : 0);
         consumer.settle();
     }

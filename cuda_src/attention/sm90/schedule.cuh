@@ -2,9 +2,8 @@
 //
 // Tiles are numbered so that the longest come first: with a causal mask, the last queries see the most
 // keys. `section` heads are finished before the next ones start, so that those at work at the same time
-// share keys in L2. Persistent CTAs take tiles from a counter in global memory, as they get free; or,
-// without one, by turns, forwards and backwards: who got the longest of one round gets the shortest of
-// the next.
+// share keys in L2. Persistent CTAs take tiles from a counter in global memory as they get free: who has
+// a short one gets the next. Without a counter they take turns.
 #pragma once
 
 #include "common/mbarrier.cuh"
@@ -32,17 +31,19 @@ struct Schedule {
         return {m_tiles - 1 - within / width, pair % heads, pair / heads};
     }
 
-    // The tile of worker `worker` of `workers` in round `round`; count() or more if there is none. Past
-    // the first round there are as many tiles left, and workers that learn that none is, as tiles in
-    // all: so the counter comes back to zero.
-    __device__ __forceinline__ i32 take(i32 round, i32 worker, i32 workers) const {
-        if (round == 0) return worker;
-        if (counter != nullptr) return workers + atomicInc(counter, count() - 1);
-        return round * workers + (round % 2 ? workers - 1 - worker : worker);
+    // The tile after tile `index`; count() or more if there is none. There are as many tiles left after
+    // the first ones, and workers that learn that none is, as tiles in all: so the counter comes back to
+    // zero. By one warp.
+    __device__ __forceinline__ i32 after(i32 index, i32 workers) const {
+        if (counter == nullptr) return index + workers;
+        const i32 taken = warp::lane() == 0 ? atomicInc(counter, count() - 1) : 0;
+        return workers + warp::uniform(taken);
     }
 };
 
-// One thread takes tiles and tells the warps of its CTA by words in shared memory.
+// The warp that brings keys takes tiles and tells the others of its CTA by words in shared memory. It
+// asks for the next tile once it has asked for the last keys of this one, no sooner: a tile that a busy
+// CTA keeps in reserve is one that a free CTA cannot have, and longest-first would be worth nothing.
 struct Ticket {
     Barrier *full, *empty;
     int4* tile;  // x < 0: none
@@ -52,21 +53,18 @@ struct Ticket {
         mbarrier::init(empty, readers);
     }
 
-    // By one thread.
-    __device__ __forceinline__ void write_all(const Schedule& schedule, i32 worker,
-                                              i32 workers) const {
-        const i32 count = schedule.count();
-        for (i32 round = 0, rounds = 0;; round++) {
-            const i32 taken = schedule.take(round, worker, workers);
-            const bool last = schedule.counter != nullptr ? taken >= count : round * workers >= count;
-            if (!last && taken >= count) continue;
-            mbarrier::wait(empty, (rounds & 1) ^ 1);
-            const Tile next = last ? Tile{-1, 0, 0} : schedule.at(taken);
-            *tile = make_int4(next.m, next.head, next.batch, 0);
-            mbarrier::arrive(full);
-            rounds++;
-            if (last) break;
+    // Calls `work(tile)` for this worker's tiles and tells the readers of each. By one warp.
+    template <class Work>
+    __device__ __forceinline__ void lead(const Schedule& schedule, i32 worker, i32 workers,
+                                         Work work) const {
+        u32 parity = 1;
+        i32 index = worker;
+        for (; index < schedule.count(); index = schedule.after(index, workers), parity ^= 1) {
+            const Tile next = schedule.at(index);
+            write(next, parity);
+            work(next);
         }
+        write({-1, 0, 0}, parity);
     }
 
     // Calls `work(tile)` for every tile, by a whole warp; its numbers are known to be uniform.
@@ -80,6 +78,16 @@ struct Ticket {
             if (next.m < 0) break;
             work(next);
         }
+    }
+
+private:
+    __device__ __forceinline__ void write(const Tile& next, u32 parity) const {
+        mbarrier::wait(empty, parity);
+        if (warp::lane() == 0) {
+            *tile = make_int4(next.m, next.head, next.batch, 0);
+            mbarrier::arrive(full);
+        }
+        __syncwarp();
     }
 };
 

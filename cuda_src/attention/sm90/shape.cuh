@@ -71,7 +71,7 @@ template <class S> struct Shared {
             mbarrier::init(k_empty(i), S::WGS * ctas);
             mbarrier::init(v_empty(i), S::WGS * ctas);
         }
-        ticket().init(2 + 4 * S::WGS);
+        ticket().init(1 + 4 * S::WGS);
         mbarrier::fence_init();
     }
 };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gpukit import dtypes
@@ -18,8 +19,8 @@ _LAYOUTS = ("bshd", "bhsd")
 def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None = None,
               chunk: int | None = None, top_left: bool = False, scale: float | None = None,
               softcap: float | None = None, alibi: Any = None, bias: Any = None,
-              relative: Any = None, sinks: Any = None, kv_lengths: Any = None,
-              page_table: Any = None, layout: str = "bshd", out: Any = None,
+              relative: Any = None, sinks: Any = None, q_lengths: Any = None,
+              kv_lengths: Any = None, page_table: Any = None, layout: str = "bshd", out: Any = None,
               return_lse: bool = False, kernel: str | None = None) -> Any:
     """softmax(scale q k^T) v, head by head.
 
@@ -43,6 +44,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
         relative: [batch, queries, heads, extent] of q's dtype: entry p - j is added. For causal and
             sliding_causal, not with sinks.
         sinks: float32 [heads]: a logit more in each sum, without a value.
+        q_lengths: uint32 [batch] on the device: queries that count; the others give zeros.
         kv_lengths: uint32 [batch] on the device: keys that count; what lies beyond is never used.
         page_table: uint32 [batch, entries]: page of every `page` keys; needs kv_lengths.
         out: [batch, queries, heads, dv] in the layout, of q's dtype.
@@ -68,6 +70,9 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
     arguments.heads(function, q, k, v)
     batch, queries, heads, _ = q.shape
     lengths, keys = _keys(function, k, batch, kv_lengths, page_table, device)
+    if q_lengths is not None:
+        q_lengths = arguments.integers(function, "q_lengths", q_lengths, (batch,), device)
+        lengths = replace(lengths, q_lengths=q_lengths)
     shape = (batch, queries, heads, v.shape[3])
     given = arguments.out(function, out, _swapped(shape, swap), q, device,
                           {"q": q, "k": k, "v": v})
@@ -126,7 +131,7 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
     if batch and max_queries:
         run(function, Problem(
             device, _name(q), q, k, v, given[None], lse, batch, max_queries, keys, seen, rules,
-            Lengths(q_offsets, lengths.k_offsets, lengths.k_lengths, lengths.table)), kernel)
+            replace(lengths, q_offsets=q_offsets)), kernel)
     return given if lse is None else (given, lse[0])
 
 

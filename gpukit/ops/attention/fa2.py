@@ -24,12 +24,16 @@ def launch(problem: Problem, **given: Value) -> None:
         *pieces.results(problem),
         problem.queries, problem.keys, m_tiles, problem.heads,
         problem.heads // problem.kv_heads, *pieces.visible(problem), *pieces.terms(problem),
-        problem.lengths.q_offsets, problem.lengths.k_offsets, problem.lengths.k_lengths))
+        problem.lengths.q_offsets, problem.lengths.q_lengths, problem.lengths.k_offsets,
+        problem.lengths.k_lengths))
 
 
 def tunables(problem: Problem) -> dict[str, Value]:
-    """The variant for these heads: wide ones leave registers for 16 rows a warp."""
-    wide = max(problem.d, problem.dv) > 128
-    return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": 64,
+    """The variant for these heads: wide ones leave registers for 16 rows a warp, narrow ones for
+    more keys per step."""
+    widest = max(problem.d, problem.dv)
+    wide = widest > 128
+    return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv,
+            "n": 128 if widest <= 64 else 64,
             "warps": 8 if wide else 4, "repeat": 1 if wide else 2, "mask": problem.mask.policy,
             "terms": problem.terms.bits}

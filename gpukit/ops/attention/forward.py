@@ -11,6 +11,7 @@ from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels.attention import ROW, ROWS
 from gpukit.kernels.spec import Value
 from gpukit.ops.attention import pieces, tiles
+from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.tiles import Tile
 
@@ -23,39 +24,40 @@ class Config:
 
     Attributes:
         group: heads of q that share a tile.
-        ctas: CTAs of a cluster.
-        pair_heads: whether those take neighbouring heads, not neighbouring rows.
+        ctas: CTAs of a cluster, which share what they read of keys and values.
+        section: heads that are finished before the next ones start.
+        dynamic: whether CTAs take tiles as they get free, not by turns.
+        workers: persistent CTAs or clusters; 0: as many as the GPU has room for.
     """
 
     tile: Tile
     group: int = 1
     ctas: int = 1
-    pair_heads: bool = False
-    flavour: int = 0
-    section: int = 0
-    counter: Any = None
+    section: int = 1
+    dynamic: bool = False
     workers: int = 0
 
 
 def configure(problem: Problem) -> Config:
-    """What a problem gets unless told otherwise."""
-    policy, share = problem.mask.policy, problem.heads // problem.kv_heads
-    tile = tiles.choose(problem.d, problem.dv, policy)
-    group = tiles.packing(problem.queries, share, tile.rows)
-    share //= group
-    rows = -(-problem.queries * group // tile.rows)
-    if problem.lengths.policy == "paged" or problem.d < 128:
-        return Config(tile, group)
-    if share % 2 == 0:
-        return Config(tile, group, 2, True)
-    if policy == "full" and rows % 2 == 0 and problem.lengths.policy == "dense":
-        return Config(tile, group, 2, False)
-    return Config(tile, group)
+    """What a problem gets unless told otherwise.
+
+    Tiles of one length are dealt out, and two that read the same keys share them if there is an even
+    number; others are taken longest first, as many heads at a time as L2 holds the keys of.
+    """
+    p, share = problem, problem.heads // problem.kv_heads
+    tile = tiles.choose(p.d, p.dv, p.mask.policy, p.queries)
+    group = tiles.packing(p.queries, share, tile.rows)
+    if p.mask.policy == "full" and p.lengths.policy == "dense":
+        pairs = max(p.d, p.dv) >= 128 and -(-p.queries * group // tile.rows) % 2 == 0
+        return Config(tile, group, 2 if pairs else 1)
+    section = tiles.section(p.keys, p.d + p.dv, 2, p.kv_heads * p.batch) * share // group
+    return Config(tile, group, section=section, dynamic=True)
 
 
 def single(problem: Problem) -> Config:
     """One head per tile, one CTA for itself."""
-    return Config(tiles.choose(problem.d, problem.dv, problem.mask.policy))
+    return Config(tiles.choose(problem.d, problem.dv, problem.mask.policy,
+                               problem.queries))
 
 
 def maps(problem: Problem, config: Config) -> tuple[Any, Any, Any]:
@@ -68,15 +70,15 @@ def launch(problem: Problem, config: Config | None = None) -> None:
     """Enqueue the kernel that fills out and lse."""
     config = config or configure(problem)
     compiled = problem.device.compile(kernels.get("attention.sm90.k5"), tunables(problem, config))
-    m_tiles, heads, section = _schedule(problem, config)
+    m_tiles = -(-problem.queries * config.group // (config.tile.rows * config.ctas))
+    heads = problem.heads // config.group
     clusters = min(m_tiles * heads * problem.batch,
                    config.workers or problem.device.properties.sm_count // config.ctas)
     compiled.launch((clusters * config.ctas,), ((config.tile.wgs + 1) * 128,), (
-        *maps(problem, config), *pieces.results(problem),
-        problem.queries, problem.keys, m_tiles, heads, problem.batch, section, config.group,
-        problem.heads // problem.kv_heads // config.group, int(config.pair_heads),
+        *maps(problem, config), *pieces.results(problem), problem.queries, problem.keys, m_tiles,
+        heads, problem.batch, config.section, config.group, heads // problem.kv_heads,
         *pieces.visible(problem), *pieces.terms(problem), *_lengths(problem, config),
-        config.counter))
+        counter(problem.device) if config.dynamic else None))
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
@@ -84,32 +86,14 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     tile = config.tile
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": tile.n,
             "wgs": tile.wgs, "stages": tile.stages, "mask": problem.mask.policy,
-            "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas,
-            "flavour": config.flavour}
-
-
-def _schedule(problem: Problem, config: Config) -> tuple[int, int, int]:
-    """Tiles of a head, heads and the section, in units of what a cluster works on."""
-    rows, heads = config.tile.rows, problem.heads // config.group
-    if config.pair_heads:
-        heads //= config.ctas
-    else:
-        rows *= config.ctas
-    if config.section:
-        section = config.section
-    elif problem.mask.policy == "full":
-        section = 1
-    else:
-        section = tiles.section(problem.keys, problem.d + problem.dv, 2, problem.kv_heads)
-        section = max(section * heads // problem.kv_heads, 1)
-    return -(-problem.queries * config.group // rows), heads, section
+            "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas}
 
 
 def _lengths(problem: Problem, config: Config) -> tuple[Any, ...]:
     lengths = problem.lengths
     entries = 0 if lengths.table is None else lengths.table.shape[1]
     page = problem.k.shape[1] if lengths.policy == "paged" else 0
-    return (lengths.q_offsets, lengths.k_offsets, lengths.k_lengths, lengths.table, entries, page,
+    return (lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths, lengths.table, entries, page,
             _box(problem, config))
 
 

@@ -48,6 +48,7 @@ class Lengths:
     """
 
     q_offsets: Any = None
+    q_lengths: Any = None
     k_offsets: Any = None
     k_lengths: Any = None
     table: Any = None
@@ -57,7 +58,7 @@ class Lengths:
         """Where the kernel finds keys: "dense", "spans" or "paged"."""
         if self.table is not None:
             return "paged"
-        given = (self.q_offsets, self.k_offsets, self.k_lengths)
+        given = (self.q_offsets, self.q_lengths, self.k_offsets, self.k_lengths)
         return "dense" if all(x is None for x in given) else "spans"
 
 

@@ -32,6 +32,8 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
         _without_keys(problem)
         return
     ready = _addressable(problem)
+    if problem.lengths.q_lengths is not None:
+        _clear(ready)  # rows that nobody writes
     if kernel == "k1":
         naive.launch(ready)
     elif kernel in _RUNGS:
@@ -47,8 +49,14 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
         problem.out[...] = ready.out[..., :problem.dv]
 
 
+def _clear(problem: Problem) -> None:
+    problem.out[...] = 0
+    if problem.lse is not None:
+        problem.lse.fill(-float("inf"))
+
+
 def _without_keys(problem: Problem) -> None:
-    problem.out.fill(0)
+    problem.out[...] = 0
     if problem.lse is not None:
         sinks = problem.terms.sinks
         problem.lse[...] = -float("inf") if sinks is None else sinks[None, :, None]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gpukit.kernels.attention import ROWS
 
+_SHORT = 1536  # queries
 _L2_SHARE = 32 << 20  # bytes of keys and values that are kept in use at a time
 
 
@@ -22,12 +23,12 @@ class Tile(NamedTuple):
         return self.wgs * ROWS
 
 
-def choose(d: int, dv: int, policy: str) -> Tile:
+def choose(d: int, dv: int, policy: str, queries: int) -> Tile:
     """The tile for heads of d (q, k) and dv (v) columns: as many keys as registers hold beside the
-    sums; a third warpgroup where heads are narrow."""
+    sums; a third warpgroup where heads are narrow and its rows are not mostly masked ones."""
     widest = max(d, dv)
     if widest <= 64:
-        return Tile(128, 3, 2)
+        return Tile(128, 3 if policy == "full" or queries > _SHORT else 2, 2)
     if widest <= 96:
         return Tile(128, 2, 2)
     if widest <= 128:
