@@ -30,6 +30,12 @@ template <int THREADS> struct Bins {
     // Finds the highest bin that, with those above it, reaches `need`; the lowest if none does.
     __device__ __forceinline__ void find(u64 need) {
         __syncthreads();
+        __syncwarp();  // the lanes enter together
+        find_bin(need);
+    }
+
+    // Out of line: it is used in many places, and code that runs once per row costs its fetching.
+    __device__ __noinline__ void find_bin(u64 need) {
         const int top = COUNT - 1 - threadIdx.x * EACH;
         u64 mine = 0;
         for (int i = 0; i < EACH; ++i) mine += sum(top - i);

@@ -42,8 +42,10 @@ template <int THREADS, int MOST> struct BlockDraw {
         return sum;
     }
 
-    // Leaves the token of the round at which the running sum passes `rest`; the round's sum.
-    template <class Mass> __device__ __forceinline__ u64 walk(u32 base, u64 rest, Mass mass) {
+    // Leaves the token of the round at which the running sum passes `rest`, or that share of the
+    // round's sum if it is not 0; the round's sum.
+    template <class Mass>
+    __device__ __forceinline__ u64 walk(u32 base, u64 rest, double share, Mass mass) {
         u64 upto[RUN];
         const u64 sum = run_of(base, mass, upto), scan = team::warp_scan(sum);
         if (warp::lane() == 31) warps[threadIdx.x / 32] = scan;
@@ -53,6 +55,7 @@ template <int THREADS, int MOST> struct BlockDraw {
             before += w < threadIdx.x / 32 ? warps[w] : 0;
             all += warps[w];
         }
+        if (share > 0.0) rest = min(all - 1, u64(share * double(all)));
         if (before <= rest && rest < before + sum) {
             int j = 0;
 #pragma unroll

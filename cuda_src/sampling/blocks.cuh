@@ -5,6 +5,7 @@
 // out and wherever it lies.
 #pragma once
 
+#include "common/bulk.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
 #include "sampling/key.cuh"
@@ -92,3 +93,55 @@ __device__ __forceinline__ f32 warp_largest(f32 x) {
     for (int i = 16; i; i /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, i));
     return x;
 }
+
+// A block's logits on their way into shared memory while the warp looks at those before. Rows aligned
+// to 16 bytes come by bulk copies, a block at a time; what is left of 16 bytes at the row's end, and
+// rows that are not aligned, are read directly.
+template <class T, int VEC> struct Stage {
+    using Source = Logits<T, VEC>;
+    static constexpr int RUN = Source::RUN;
+    static constexpr bool COPIES = VEC == RUN;
+
+    T* to;  // ROUND of them
+    mbarrier::Barrier* full;
+    u32 parity = 0;
+
+    __device__ __forceinline__ static u32 whole(const Source& from, u32 base) {
+        return base < from.V ? min(u32(ROUND), from.V - base) / RUN * RUN : 0;
+    }
+
+    __device__ __forceinline__ void start() const {
+        if (COPIES && warp::lane() == 0) mbarrier::init(full, 1), mbarrier::fence_init();
+        __syncwarp();
+    }
+
+    __device__ __forceinline__ void fetch(const Source& from, u32 base) const {
+        const u32 n = whole(from, base);
+        if (!COPIES || n == 0 || warp::lane() != 0) return;
+        mbarrier::arrive_and_expect(full, n * sizeof(T));
+        bulk::load(to, from.row + base, n * sizeof(T), full);
+    }
+
+    // What was fetched last.
+    __device__ __forceinline__ void take(const Source& from, u32 base, f32 (&x)[32]) {
+        if constexpr (!COPIES) return from.read(base, x);
+        const u32 n = whole(from, base);
+        if (n) mbarrier::wait(full, parity), parity ^= 1;
+        using Run = Vec<T, RUN>;
+        Run runs[32 / RUN];
+#pragma unroll
+        for (int i = 0; i < 32; i += RUN)
+            if (const u32 at = Source::at(warp::lane(), i); at < n)
+                runs[i / RUN] = *reinterpret_cast<const Run*>(to + at);
+#pragma unroll
+        for (int i = 0; i < 32; ++i) x[i] = to_f32(runs[i / RUN].lane[i % RUN]);
+        if (n < ROUND) {
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                const u32 at = Source::at(warp::lane(), i);
+                if (at >= n) x[i] = base + at < from.V ? to_f32(from.row[base + at]) : -INF;
+            }
+        }
+        __syncwarp();
+    }
+};

@@ -53,11 +53,12 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     if (threadIdx.x == 0) s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
     Row row = {s, {logits + at * pitch, bitmask ? bitmask + at * mask_pitch : nullptr, u32(V)},
                Blocks(V), settings, CLUSTER > 1 ? cluster::rank() : 0};
+    const auto stage = row.start();
     Row::meet();  // nobody writes into a CTA that has not started
 
     const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;
     const bool sums = !settings.greedy() && (!filtered || (settings.top_p < 1.0f && joint));
-    row.survey(sums, Weigh(0.0f, settings.temperature).scale);
+    row.survey(stage, sums, Weigh(0.0f, settings.temperature).scale);
     if (row.rank) {
         row.obey();
     } else {

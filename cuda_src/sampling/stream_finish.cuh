@@ -13,6 +13,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     const i32 k;       // 0: all
     const f32 top_p;
     const bool joint;
+    bool counted = false;  // the blocks' masses are those of the limit found last
 
     // --- few tokens, all on the list: everyone is compared with everyone ---
 
@@ -115,8 +116,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
                                                       (MASS_UNIT * f32(row.blocks.V))));
             if (need <= kept) limit = narrow(Sweep::mass, {from, row.top}, need);
         }
-        const u64 mass = total(limit);
-        return from_blocks(mass, limit, false);
+        return from_blocks(total(limit), limit, false);
     }
 
     // A key at or below those of all tokens that weigh e or more.
@@ -129,35 +129,44 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     // Halves a range a thousandfold per reading until its tokens fit the list, which ends it.
     __device__ __forceinline__ u32 narrow(Sweep what, Range range, u64 need) {
+        counted = false;
         while (range.low < range.high) {
-            row.order(what, range.low, range.high, weigh);
+            row.order(what, range.low, range.high);
             s.bins.find(need - range.above);
             range.narrow(s.bins);
             __syncthreads();
             if (range.above + range.inside == need) break;
             const u64 each = what == Sweep::count ? 1 : mass_of(weigh(key::value(range.low)));
             if (range.inside > LIST * max(u64(1), each)) continue;
-            row.order(Sweep::list, range.low, range.high, weigh);
+            row.order(Sweep::list, range.low, range.high);
             const int n = s.listed;
             if (n <= LIST) return among(what, range, need, n);
         }
         return range.low;
     }
 
+    // The threshold among the listed tokens, whose masses then join those of their blocks.
     __device__ __forceinline__ u32 among(Sweep what, Range range, u64 need, int n) {
+        auto mass = [&](int i) {
+            const f32 e = weigh(key::value(s.key[i]));
+            return e >= row.settings.min_p ? mass_of(e) : 0ull;
+        };
         need -= range.above;
-        return select<THREADS>(s.bins, {range.low, range.high}, need, need, [&](auto add) {
-            for (int i = threadIdx.x; i < n; i += THREADS) {
-                const f32 e = weigh(key::value(s.key[i]));
-                if (what == Sweep::count) add(s.key[i], 1);
-                else if (e >= row.settings.min_p) add(s.key[i], mass_of(e));
-            }
+        const u32 limit = select<THREADS>(s.bins, {range.low, range.high}, need, need, [&](auto add) {
+            for (int i = threadIdx.x; i < n; i += THREADS)
+                add(s.key[i], what == Sweep::count ? 1ull : mass(i));
         });
+        const u32 tokens = row.blocks.first(1, 0);
+        for (int i = threadIdx.x; i < n; i += THREADS)
+            if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], mass(i));
+        __syncthreads();
+        counted = true;
+        return limit;
     }
 
     // The mass of all tokens from `limit`, and that of each block.
     __device__ __forceinline__ u64 total(u32 limit) {
-        row.order(Sweep::blocks, limit, row.top, weigh);
+        if (!counted) row.order(Sweep::blocks, limit, row.top);
         u64 sum = 0;
         for (int b = threadIdx.x; b < row.blocks.count; b += THREADS) sum += s.draw.block[b];
         sum = team::cta_sum<WARPS>(sum, s.sums[0]);
@@ -175,15 +184,16 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             const f32 x = key::clean(row.logits.one(token)), e = own(x);
             return key::of(x) >= limit && e >= row.settings.min_p ? mass_of(e) : 0ull;
         };
-        if (sums) {
+        double share = 0.0;
+        if (sums) share = double(rest) / double(s.draw.block[block]);
+        if (sums && row.blocks.rounds > 1) {
             u64 sum = 0;
             for (int round = 0; round < row.blocks.rounds; ++round)
                 sum += s.draw.sum_of(row.blocks.first(block, round), value);
-            const double share = double(rest) / double(s.draw.block[block]);
-            rest = min(sum - 1, u64(share * double(sum)));
+            rest = min(sum - 1, u64(share * double(sum))), share = 0.0;
         }
         for (int round = 0; round < row.blocks.rounds; ++round)
-            rest -= s.draw.walk(row.blocks.first(block, round), rest, value);
+            rest -= s.draw.walk(row.blocks.first(block, round), rest, share, value);
         return {s.draw.token, limit, mass};
     }
 

@@ -8,8 +8,9 @@
 #include "sampling/philox.cuh"
 #include "sampling/settings.cuh"
 
-// What the CTAs do next, all over their parts of the row; of logits with keys from `low` to `high`
-// and weights of min_p or more.
+// What the CTAs do next, all over their parts of the row, with logits of keys from `low` to `high`:
+// counts or masses into bins, a list, the masses of blocks. With the list go the masses of blocks above
+// `high`. Masses are those of weights of min_p or more.
 enum class Sweep : u32 { done, count, mass, list, blocks };
 struct Order {
     Sweep what;
@@ -22,34 +23,49 @@ struct Drawn {
     u64 mass = 0;
 };
 
-// In CTA 0 all of it is used, in the others the bins and the orders.
-template <int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
+// What a CTA keeps: stages while the row is read for the first time, the rest afterwards. In CTA 0 all of
+// it is used, in the others the stages, the bins and the orders.
+template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
     u32 maxima[MOST * 32];  // of groups, as keys
     f32 block_max[MOST], block_sum[MOST];
-    BlockDraw<THREADS, MOST> draw;
-    u64 mass[LIST];
-    u32 key[LIST], token[LIST];  // the list
-    u16 group[LIST];
-    Bins<THREADS> bins;
+    union {
+        T stage[THREADS / 32][ROUND];
+        struct {
+            BlockDraw<THREADS, MOST> draw;
+            Bins<THREADS> bins;
+            u64 mass[LIST];
+            u32 key[LIST], token[LIST];  // the list
+            u16 group[LIST];
+        };
+    };
+    mbarrier::Barrier full[THREADS / 32];
     u64 sums[2][THREADS / 32];
     Order order;
     Drawn drawn;
     u32 listed, grouped, nan;
+    const T* logits;  // what the row is, for further readings, as all that follows
+    const u32* mask;
+    Settings settings;
+    i32 V;
+    u32 rank;
 };
 
-// Out of line and by value: a rare, long piece of code that must not cost the others registers.
-template <class Row> __device__ __noinline__ void carry_out(Row row, Order order, Weigh weigh) {
+// Out of line, with all it needs in shared memory: a rare, long piece of code that must not cost the
+// others registers.
+template <class Row> __device__ __noinline__ void carry_out(typename Row::Shared& s) {
+    Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.settings, s.rank, s.order.top};
+    const Order order = s.order;
     switch (order.what) {
-    case Sweep::count: return row.template sweep<Sweep::count>(order, weigh);
-    case Sweep::mass: return row.template sweep<Sweep::mass>(order, weigh);
-    case Sweep::list: return row.template sweep<Sweep::list>(order, weigh);
-    case Sweep::blocks: return row.template sweep<Sweep::blocks>(order, weigh);
+    case Sweep::count: return row.template sweep<Sweep::count>(order);
+    case Sweep::mass: return row.template sweep<Sweep::mass>(order);
+    case Sweep::list: return row.template sweep<Sweep::list>(order);
+    case Sweep::blocks: return row.template sweep<Sweep::blocks>(order);
     case Sweep::done: return;
     }
 }
 
 template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct StreamRow {
-    using Shared = StreamShared<THREADS, LIST, MOST>;
+    using Shared = StreamShared<T, THREADS, LIST, MOST>;
     static constexpr int WARPS = THREADS / 32;
 
     Shared& s;
@@ -64,34 +80,54 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         else __syncthreads();
     }
 
+    // This warp's blocks: every WARPS-th from `first` to `last`.
+    __device__ __forceinline__ int first() const { return int(rank) * share() + warp::index(); }
+    __device__ __forceinline__ int last() const {
+        return min(blocks.count, int(rank + 1) * share());
+    }
+    __device__ __forceinline__ int share() const { return (blocks.count + CLUSTER - 1) / CLUSTER; }
+
     template <class Visit> __device__ __forceinline__ void each_block(Visit visit) const {
-        const int share = (blocks.count + CLUSTER - 1) / CLUSTER;
-        const int last = min(blocks.count, int(rank + 1) * share);
-        for (int b = int(rank) * share + warp::index(); b < last; b += WARPS) visit(b);
+        for (int b = first(); b < last(); b += WARPS) visit(b);
     }
 
     // --- the first reading ---
 
+    // The first block sets out before the CTAs have met.
+    __device__ __forceinline__ Stage<T, VEC> start() {
+        Stage<T, VEC> stage = {s.stage[warp::index()], &s.full[warp::index()]};
+        stage.start();
+        if (first() < last()) stage.fetch(logits, blocks.first(first(), 0));
+        return stage;
+    }
+
     // Leaves in CTA 0 the maxima of groups and blocks, and if asked for the blocks' sums of
     // 2^(scale (x - maximum)).
-    __device__ __forceinline__ void survey(bool sums, f32 scale) {
+    __device__ __forceinline__ void survey(Stage<T, VEC> stage, bool sums, f32 scale) {
         bool nan = false;
         const u32 maxima = dsmem::at(s.maxima, 0);
-        each_block([&](int b) {
-            f32 best = -INF, most = -INF, sum = 0.0f;
-            for (int round = 0; round < blocks.rounds; ++round) {
-                const u32 base = blocks.first(b, round);
-                f32 x[32];
-                logits.read(base, x);
+        f32 best = -INF, most = -INF, sum = 0.0f;
+        int round = 0;
+        for (int b = first(), end = last(); b < end;) {
+            const u32 base = blocks.first(b, round);
+            f32 x[32];
+            stage.take(logits, base, x);
+            const bool over = ++round == blocks.rounds;
+            const int next = over ? b + WARPS : b;
+            if (over) round = 0;
+            if (next < end) stage.fetch(logits, blocks.first(next, round));
 #pragma unroll
-                for (int i = 0; i < 32; ++i) nan |= x[i] != x[i];
-                logits.forbid(base, x);
-                best = fmaxf(best, largest(x));
-                if (sums) add_up(x, best, scale, most, sum);
+            for (int i = 0; i < 32; ++i) nan |= x[i] != x[i];
+            logits.forbid(base, x);
+            best = fmaxf(best, largest(x));
+            if (sums) add_up(x, best, scale, most, sum);
+            if (over) {
+                dsmem::store(maxima + 4 * (b * 32 + warp::lane()), key::of(key::clean(best)));
+                if (sums) leave_sum(b, most, sum);
+                best = -INF, most = -INF, sum = 0.0f;
             }
-            dsmem::store(maxima + 4 * (b * 32 + warp::lane()), key::of(key::clean(best)));
-            if (sums) leave_sum(b, most, sum);
-        });
+            b = next;
+        }
         if (__syncthreads_or(nan) && threadIdx.x == 0) dsmem::add(dsmem::at(&s.nan, 0), 1);
         meet();
         if (rank == 0) find_extremes();
@@ -184,7 +220,9 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
                 }
 #pragma unroll
                 for (int a = 0; a < AHEAD; ++a)
-                    if (const u32 k = key::of(key::clean(x[a])); k >= bound) list(k, token[a]);
+                    if (const u32 k = key::of(key::clean(x[a])); k >= bound)
+                        if (const u32 at = atomicAdd(&s.listed, 1u); at < LIST)
+                            s.key[at] = k, s.token[at] = token[a];
             }
         __syncthreads();
         return s.listed <= LIST;
@@ -214,13 +252,20 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         meet();
     }
 
+    __device__ __forceinline__ void remember() {
+        if (threadIdx.x != 0) return;
+        s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V;
+        s.settings = settings, s.rank = rank;
+    }
+
     __device__ __forceinline__ void obey() {
+        remember();
         for (;;) {
             meet();
             const Order order = s.order;
             top = order.top;
             if (order.what == Sweep::done) return;
-            carry_out(*this, order, weigher());
+            carry_out<StreamRow>(s);
             meet();
         }
     }
@@ -240,35 +285,42 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     }
     __device__ __forceinline__ Drawn ended() const { return s.drawn; }
 
-    __device__ __forceinline__ void order(Sweep what, u32 low, u32 high, const Weigh& weigh) {
+    // Everything that was told is in shared memory: it outlives the call's registers.
+    __device__ __forceinline__ void order(Sweep what, u32 low, u32 high) {
         __syncthreads();  // whoever looked at the list has gone on
+        remember();
         if (threadIdx.x == 0) s.listed = 0;
         if (what == Sweep::count || what == Sweep::mass) s.bins.clear();
         const Order order = {what, low, high, top};
         tell(order);
-        carry_out(*this, order, weigh);
+        carry_out<StreamRow>(s);
         meet();
     }
 
-    template <Sweep WHAT> __device__ __forceinline__ void sweep(Order order, const Weigh& weigh) {
+    template <Sweep WHAT> __device__ __forceinline__ void sweep(const Order& order) {
+        const Weigh weigh = weigher();
         constexpr bool HISTOGRAM = WHAT == Sweep::count || WHAT == Sweep::mass;
         if (HISTOGRAM && rank) s.bins.clear();
         each_block([&](int b) {
             u64 total = 0;
             constexpr int AHEAD = 8;  // a lane's logits at a time
+            const int parts = blocks.rounds * (32 / AHEAD);
+            u32 base = blocks.first(b, 0);
+            f32 x[AHEAD], next[AHEAD];
+            logits.read(base, x);
 #pragma unroll 1
-            for (int part = 0; part < blocks.rounds * 32 / AHEAD; ++part) {
-                const u32 base = blocks.first(b, 0) + part * (32 * AHEAD);
-                f32 x[AHEAD];
-                logits.read(base, x);
+            for (int part = 0; part < parts; ++part, base += 32 * AHEAD) {
+                if (part + 1 < parts) logits.read(base + 32 * AHEAD, next);
                 logits.forbid(base, x);
                 Mass sum;
 #pragma unroll
                 for (int i = 0; i < AHEAD; ++i)
                     visit<WHAT>(order, x[i], base + logits.at(warp::lane(), i), weigh, sum);
                 total += sum.total();
+#pragma unroll
+                for (int i = 0; i < AHEAD; ++i) x[i] = next[i];
             }
-            if (WHAT != Sweep::blocks) return;
+            if (HISTOGRAM) return;
             total = team::warp_sum(total);
             if (warp::lane() == 0) dsmem::store(dsmem::at(&s.draw.block[b], 0), total);
         });
@@ -280,11 +332,11 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
                                           Mass& sum) {
         const f32 x = key::clean(raw);
         const u32 k = key::of(x);
-        if (k < order.low || k > order.high) return;
+        const bool inside = k >= order.low && k <= order.high;
         const u32 bin = (k - order.low) >> Bins<THREADS>::shift(order.high - order.low);
-        if (WHAT == Sweep::count) s.bins.count(bin);
-        if (WHAT == Sweep::list) list(k, token);
-        if (WHAT == Sweep::count || WHAT == Sweep::list) return;
+        if (WHAT == Sweep::count && inside) s.bins.count(bin);
+        if (WHAT == Sweep::list && inside) list(k, token);
+        if (WHAT == Sweep::count || (WHAT == Sweep::list ? k <= order.high : !inside)) return;
         const f32 e = weigh(x);
         if (!(e >= settings.min_p)) return;
         if (WHAT == Sweep::mass) s.bins.add(bin, mass_of(e));

@@ -25,7 +25,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         const u32 bound = finish.lower_bound(true);
         if (bound && row.gather(bound)) return s.listed;
         const u32 limit = finish.narrow(Sweep::count, {key::NOTHING + 1, row.top}, k);
-        if (limit < row.top) row.order(Sweep::list, limit + 1, row.top, finish.weigh);
+        if (limit < row.top) row.order(Sweep::list, limit + 1, row.top);
         else if (threadIdx.x == 0) s.listed = 0;
         __syncthreads();
         if (threadIdx.x < 32) first_equals(limit, k - s.listed);
@@ -82,8 +82,9 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     if (threadIdx.x == 0) s.listed = s.grouped = s.nan = 0;
     Row row = {s, {logits + at * pitch, nullptr, u32(V)}, Blocks(V),
                {1.0f, 1.0f, 0.0f, k, 0, 0}, CLUSTER > 1 ? cluster::rank() : 0};
+    const auto stage = row.start();
     Row::meet();  // nobody writes into a CTA that has not started
-    row.survey(log_sum != nullptr, 1.44269504f);
+    row.survey(stage, log_sum != nullptr, 1.44269504f);
     if (row.rank) {
         row.obey();
         return;

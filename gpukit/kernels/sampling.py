@@ -33,7 +33,9 @@ def _row_bytes(t: Tunables) -> int:
 def _stream_bytes(t: Tunables) -> int:
     """`StreamShared` of `cuda_src/sampling/stream_row.cuh`, or a little more."""
     blocks, listed, warps = int(t["most"]), int(t["list"]), int(t["threads"]) // 32
-    return 4 * 32 * blocks + 16 * blocks + 18 * listed + 8 * 1024 + 32 * warps + 192
+    stages = warps * 1024 * (4 if t["dtype"] == "f32" else 2)
+    late = 8 * blocks + 16 * warps + 18 * listed + 8 * 1024 + 96
+    return 4 * 32 * blocks + 8 * blocks + max(stages, late) + 24 * warps + 256
 
 
 def _softmax_bytes(t: Tunables) -> int:
