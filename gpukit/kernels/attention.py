@@ -23,6 +23,8 @@ _TERMS = Tunable("terms", tuple(range(16)), 0,
                  "sum of what is done to scores: 1 softcap, 2 ALiBi, 4 additive, 8 relative")
 _CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and values")
 
+_TURNS = Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")
+
 _RESULTS = (
     Param("out", "pointer", "[batch, queries, heads, dv] by the steps that follow"),
     Param("out_token", "i64", "elements from query to query"),
@@ -35,7 +37,7 @@ _SIZES = (
     Param("keys", "i32", "of each sequence, unless k_offsets or k_lengths says"),
 )
 _TILES = (
-    Param("m_tiles", "i32", "tiles of queries (clusters of them) per head, of the longest sequence"),
+    Param("m_tiles", "i32", "tiles of queries (clusters of them) of a head's longest sequence"),
     Param("heads", "i32", "heads, or groups of heads that share tiles"),
     Param("batch", "i32", "sequences"),
     Param("section", "i32", "heads that are finished before the next ones start"),
@@ -94,14 +96,16 @@ def hopper_shared(tunables: Tunables) -> int:
 K5 = KernelSpec(
     name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
     entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {terms}, {ctas}>",
+          "attention::Keys::{keys}, {terms}, {ctas}, {turns}>",
     summary="warpgroups in turns, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
-    tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS),
+    tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
+              _TURNS),
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(
-        {"n": 176}, {"n": 176, "ctas": 2}, {"mask": "causal"}, {"mask": "causal", "dtype": "f16"},
+        {"n": 176}, {"n": 176, "ctas": 2}, {"mask": "causal", "turns": 0},
+        {"mask": "causal", "dtype": "f16"},
         {"mask": "window"}, {"d": 64, "dv": 64, "wgs": 3}, {"d": 256, "dv": 256, "n": 80},
         {"d": 192, "mask": "causal"}, {"d": 80, "dv": 80, "mask": "causal"},
         {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},

@@ -69,9 +69,11 @@ def test_every_schedule_gives_the_same_bits(kernel: str, policy: str,
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_tiles_that_follow_each_other(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("turns", [False, True])
+def test_tiles_that_follow_each_other(turns: bool, policy: str,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulator, "run", partial(emulator.run, policy=policy))
-    config = forward.Config(Tile(32, 2, 2), workers=1)
+    config = forward.Config(Tile(32, 2, 2), workers=1, turns=turns)
     check(problem(1, 130, 80, mask="causal"), config, Rules("causal"))
 
 

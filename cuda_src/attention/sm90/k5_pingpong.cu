@@ -1,19 +1,21 @@
-// Attention kernel 5, Hopper: warpgroups in turns, persistent CTAs; what gpukit.attention runs.
+// Attention kernel 5, Hopper: no tile ends before the next has begun; what gpukit.attention runs.
 //
-// Idea over kernel 4: the warpgroups take turns at starting products. While one's scores and sums run on
-// the tensor cores, the other does its softmax; named barriers keep them half a step apart. CTAs are
-// persistent and take tiles longest first, so that the producer fetches the next tile's queries and keys
-// while this one's output leaves.
+// Three ideas over kernel 4. CTAs are persistent and take tiles longest first. The first product of a tile
+// is started together with the last one of the tile before, so that its output leaves and the first
+// softmax runs while tensor cores are busy: a tile of few keys would else be mostly beginning and end. And
+// warpgroups take turns at starting products, so that one's softmax falls under the other's products:
+// named barriers keep them half a step apart.
 //
 // A step of a warpgroup, for block j of the keys (from the right, where masks are):
 //     my turn: start S = Q K_j^T, start O += P V_{j+1}; the next one's turn
-//     S there: scale, mask, maximum, P = 2^(S - max)
-//     O there: rescale by what the maximum grew, round P
+//     S there: scale, mask, maximum
+//     O there: rescale by what the maximum grew (or, of the tile before: store), P = 2^(S - max)
+// Exponentials wait for O although they need not: then rescaling and rounding issue in their shadow.
 //
 // Napkin (d 128, 128 x 128): 4096 FLOP/clk make 2048 clk of products per step, of which 16384 ex2 at 16
 // a clk take 1024 and the rest of the softmax some 640 issue slots: all of it fits under the products of
 // the other warpgroup. From L2 come 64 KB a step: 32 bytes per clk and SM, 5.8 TB/s at 750 TFLOPS, about
-// what L2 gives. So clusters of two share keys by multicast where their masks agree.
+// what L2 gives. So clusters of two share keys by multicast where all tiles see the same.
 //
 // GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
 #include "attention/sm90/finish.cuh"
@@ -24,7 +26,7 @@ using namespace attention;
 constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
-template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
+template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
 
@@ -41,14 +43,14 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS> struct Consumer {
     __device__ __forceinline__ Consumer(const Shared<S>& shared, const Call& call,
                                         const Terms<T>& terms, int wg)
         : shared(shared), call(call), terms(terms), c(TERMS ? LOG2E : terms.scale * LOG2E), wg(wg) {
-        if (S::WGS > 1 && wg == S::WGS - 1) pass_turn();  // the first one's
+        if (wg == S::WGS - 1) pass_turn();  // the first one's
     }
 
     __device__ __forceinline__ void await_turn() const {
-        if constexpr (S::WGS > 1) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+        if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
     }
     __device__ __forceinline__ void pass_turn() const {
-        if constexpr (S::WGS > 1)
+        if constexpr (TURNS)
             warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
     }
     // At the very end the first one takes the turn that nobody needs.
@@ -245,7 +247,7 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
 }
 
 template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS,
-          int CTAS>
+          int CTAS, bool TURNS>
 __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__((WGS + 1) * 128, 1)
 k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
             const __grid_constant__ TensorMap map_v, T* out, i64 out_token, i64 out_head,
@@ -282,7 +284,8 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
                              relative_head, extent};
         const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                  lse_batch, sinks};
-        Consumer<S, MASK, KEYS, TERMS, CTAS> consumer(shared, call, terms, warp::group() - 1);
+        Consumer<S, MASK, KEYS, TERMS, CTAS, TURNS && (WGS > 1)> consumer(shared, call, terms,
+                                                                         warp::group() - 1);
         consumer.run(results, CTAS > 1 ? cluster::rank() : 0);
         consumer.settle();
     }

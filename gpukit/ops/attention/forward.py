@@ -27,6 +27,7 @@ class Config:
         ctas: CTAs of a cluster, which share what they read of keys and values.
         section: heads that are finished before the next ones start.
         dynamic: whether CTAs take tiles as they get free, not by turns.
+        turns: whether warpgroups take turns at starting products.
         workers: persistent CTAs or clusters; 0: as many as the GPU has room for.
     """
 
@@ -35,14 +36,15 @@ class Config:
     ctas: int = 1
     section: int = 1
     dynamic: bool = False
+    turns: bool = True
     workers: int = 0
 
 
 def configure(problem: Problem) -> Config:
     """What a problem gets unless told otherwise.
 
-    Tiles of one length are dealt out, and two that read the same keys share them if there is an even
-    number; others are taken longest first, as many heads at a time as L2 holds the keys of.
+    Tiles of one length are dealt out, and two that read the same keys share them if there is an
+    even number; others are taken longest first, as many heads at a time as L2 holds the keys of.
     """
     p, share = problem, problem.heads // problem.kv_heads
     tile = tiles.choose(p.d, p.dv, p.mask.policy, p.queries)
@@ -51,7 +53,8 @@ def configure(problem: Problem) -> Config:
         pairs = max(p.d, p.dv) >= 128 and -(-p.queries * group // tile.rows) % 2 == 0
         return Config(tile, group, 2 if pairs else 1)
     section = tiles.section(p.keys, p.d + p.dv, 2, p.kv_heads * p.batch) * share // group
-    return Config(tile, group, section=section, dynamic=True)
+    turns = not 64 < max(p.d, p.dv) <= 128  # with 128 keys a step and few steps, measured
+    return Config(tile, group, section=section, dynamic=True, turns=turns)
 
 
 def single(problem: Problem) -> Config:
@@ -86,15 +89,16 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     tile = config.tile
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": tile.n,
             "wgs": tile.wgs, "stages": tile.stages, "mask": problem.mask.policy,
-            "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas}
+            "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas,
+            "turns": int(config.turns)}
 
 
 def _lengths(problem: Problem, config: Config) -> tuple[Any, ...]:
     lengths = problem.lengths
     entries = 0 if lengths.table is None else lengths.table.shape[1]
     page = problem.k.shape[1] if lengths.policy == "paged" else 0
-    return (lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths, lengths.table, entries, page,
-            _box(problem, config))
+    return (lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
+            lengths.table, entries, page, _box(problem, config))
 
 
 def _box(problem: Problem, config: Config) -> int:
