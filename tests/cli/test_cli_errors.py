@@ -43,6 +43,7 @@ ERRORS = [
     (("model", "matmul", "--ladder", __file__), 2, "is not JSON: "),
     (("model", "matmul", "--out", GONE), 2, f"--out {GONE} cannot be written: No such file"),
     (("show", "nope"), 2, "unknown kernel 'nope'; known kernels: attention."),
+    (("show", "matmul", "--shape", "3000000000x8x8"), 2, "shape is 3000000000x8x8; accepted: si"),
     (("show",), 2, "Missing argument 'NAME'"),
     (("list", "zzz"), 2, "no kernel matches 'zzz'"),
     (("compare", "a.json"), 2, "Missing argument 'NEW'"),

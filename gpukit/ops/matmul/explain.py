@@ -71,8 +71,11 @@ def dense(m: int, n: int, k: int, *, dtype: str = "bf16", out: str | None = None
         sums: of 8-bit operands, see `Problem`.
 
     Raises:
-        ArgumentError: no such type or layout.
+        ArgumentError: no such type or layout, or sizes that `gpukit.matmul` does not take.
     """
+    if not 1 <= min(m, n, k) <= max(m, n, k) <= arguments.MAX_SIZE:
+        raise ArgumentError(f"matmul: the shape is {m}x{n}x{k}; accepted: sizes of 1 to "
+                            f"{arguments.MAX_SIZE}")
     _check_word("dtype", dtype, DTYPES)
     _check_word("layout", layout, LAYOUTS)
     dtype, sums = _BLOCKS.get(dtype, (dtype, sums))
