@@ -10,13 +10,13 @@ import pytest
 pytest.importorskip("cuda.bindings.nvrtc")
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-EXAMPLES = [example for example in
-            re.findall(r"```python\n(.*?)```", (DOCS / "matmul.md").read_text(encoding="utf-8"),
-                       re.DOTALL) if "import numpy" in example]
+EXAMPLES = [example for name in ("matmul.md", "attention.md") for example in
+            re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)
+            if "import numpy" in example]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_an_example_of_matmul_runs(example: str) -> None:
+def test_an_example_runs(example: str) -> None:
     assert "assert " in example
     exec(example, {})
 
