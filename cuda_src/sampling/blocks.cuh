@@ -122,25 +122,36 @@ template <class T, int VEC> struct Stage {
         bulk::load(to, from.row + base, n * sizeof(T), full);
     }
 
-    // What was fetched last.
+    // What was fetched last, forbidden tokens as -infinity.
     __device__ __forceinline__ void take(const Source& from, u32 base, f32 (&x)[32]) {
-        if constexpr (!COPIES) return from.read(base, x);
-        const u32 n = whole(from, base);
+        const u32 n = COPIES ? whole(from, base) : 0;
         if (n) mbarrier::wait(full, parity), parity ^= 1;
+        if (n < ROUND) fill(from, base, n);
+        if (from.mask) forbid(from, base);
         using Run = Vec<T, RUN>;
-        Run runs[32 / RUN];
 #pragma unroll
-        for (int i = 0; i < 32; i += RUN)
-            if (const u32 at = Source::at(warp::lane(), i); at < n)
-                runs[i / RUN] = *reinterpret_cast<const Run*>(to + at);
+        for (int i = 0; i < 32; i += RUN) {
+            const Run run = *reinterpret_cast<const Run*>(to + Source::at(warp::lane(), i));
 #pragma unroll
-        for (int i = 0; i < 32; ++i) x[i] = to_f32(runs[i / RUN].lane[i % RUN]);
-        if (n < ROUND) {
-#pragma unroll
-            for (int i = 0; i < 32; ++i) {
-                const u32 at = Source::at(warp::lane(), i);
-                if (at >= n) x[i] = base + at < from.V ? to_f32(from.row[base + at]) : -INF;
-            }
+            for (int j = 0; j < RUN; ++j) x[i + j] = to_f32(run.lane[j]);
+        }
+        __syncwarp();
+    }
+
+    __device__ __forceinline__ void fill(const Source& from, u32 base, u32 n) const {
+#pragma unroll 4
+        for (u32 i = n + warp::lane(); i < ROUND; i += 32)
+            to[i] = base + i < from.V ? from.row[base + i] : from_f32<T>(-INF);
+        __syncwarp();
+    }
+
+    __device__ __forceinline__ void forbid(const Source& from, u32 base) const {
+        const u32 word = base + warp::lane() * 32 < from.V ? from.mask[base / 32 + warp::lane()] : 0;
+        u32 some = __ballot_sync(0xffffffff, word != 0xffffffff);
+        for (; some; some &= some - 1) {
+            const int w = __ffs(some) - 1;
+            const u32 bits = __shfl_sync(0xffffffff, word, w);
+            if (!(bits >> warp::lane() & 1)) to[w * 32 + warp::lane()] = from_f32<T>(-INF);
         }
         __syncwarp();
     }

@@ -63,8 +63,9 @@ __device__ __forceinline__ Loaded load_part(f32* to, const T* row, Part part, Al
 #pragma unroll
                 for (int j = 0; j < VEC; ++j) {
                     const f32 logit = to_f32(v[u].lane[j]);
-                    seen.nan |= logit != logit;
-                    x.lane[j] = allowed(part.first + i * VEC + j) ? key::clean(logit) : -INF;
+                    const bool may = allowed(part.first + i * VEC + j);
+                    seen.nan |= may && logit != logit;
+                    x.lane[j] = may ? key::clean(logit) : -INF;
                     seen.best = fmaxf(seen.best, x.lane[j]);
                 }
                 put(to + i * VEC, x);
@@ -72,8 +73,9 @@ __device__ __forceinline__ Loaded load_part(f32* to, const T* row, Part part, Al
     }
     for (int i = vectors * VEC + threadIdx.x; i < part.quads() * 4; i += THREADS) {
         const f32 logit = i < part.count ? to_f32(row[part.first + i]) : -INF;
-        seen.nan |= logit != logit;
-        to[i] = i < part.count && allowed(part.first + i) ? key::clean(logit) : -INF;
+        const bool may = i < part.count && allowed(part.first + i);
+        seen.nan |= may && logit != logit;
+        to[i] = may ? key::clean(logit) : -INF;
         seen.best = fmaxf(seen.best, to[i]);
     }
     return seen;

@@ -29,7 +29,7 @@ __device__ __forceinline__ void write(const Row& row, f32* to, const Drawn& draw
                 const u32 token = base + row.logits.at(warp::lane(), i);
                 if (token >= u32(row.blocks.V)) continue;
                 const f32 clean = key::clean(x[i]), e = weigh(clean);
-                const bool kept = key::of(clean) >= drawn.threshold && e >= row.settings.min_p;
+                const bool kept = key::of(clean) >= drawn.threshold && e >= row.s.settings.min_p;
                 const bool chosen = row.greedy() ? token == drawn.token : kept;
                 to[token] = drawn.mass && chosen ? (row.greedy() ? 1.0f : e * scale) : 0.0f;
             }
@@ -47,15 +47,15 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     extern __shared__ __align__(16) u8 memory[];
     typename Row::Shared& s = *reinterpret_cast<typename Row::Shared*>(memory);
     const i64 at = blockIdx.x / CLUSTER;
-    const Settings settings = {setting(temperature, at, temperature0), setting(top_p, at, top_p0),
-                               fminf(setting(min_p, at, min_p0), 1.0f), setting(top_k, at, top_k0),
-                               setting(seed, at, seed0), setting(position, at, position0)};
-    if (threadIdx.x == 0) s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
     Row row = {s, {logits + at * pitch, bitmask ? bitmask + at * mask_pitch : nullptr, u32(V)},
-               Blocks(V), settings, CLUSTER > 1 ? cluster::rank() : 0};
-    const auto stage = row.start();
+               Blocks(V), CLUSTER > 1 ? cluster::rank() : 0};
+    const auto stage = row.start(
+        {setting(temperature, at, temperature0), setting(top_p, at, top_p0),
+         fminf(setting(min_p, at, min_p0), 1.0f), setting(top_k, at, top_k0),
+         setting(seed, at, seed0), setting(position, at, position0)});
     Row::meet();  // nobody writes into a CTA that has not started
 
+    const Settings& settings = s.settings;
     const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;
     const bool sums = !settings.greedy() && (!filtered || (settings.top_p < 1.0f && joint));
     row.survey(stage, sums, Weigh(0.0f, settings.temperature).scale);

@@ -29,7 +29,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             for (int j = part; j < n; j += lanes) larger += s.key[j] > key;
         for (int i = 1; i < lanes; i *= 2) larger += __shfl_xor_sync(0xffffffff, larger, i);
         const f32 e = weigh(key::value(key));
-        bool kept = live && (k == 0 || larger < u32(k)) && e >= row.settings.min_p;
+        bool kept = live && (k == 0 || larger < u32(k)) && e >= s.settings.min_p;
         u64 mass = kept ? mass_of(e) : 0;
         leave(me, part, live, mass);
 
@@ -97,7 +97,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         u64 sum = 0;
         for (int i = threadIdx.x; i < n; i += THREADS) {
             const f32 e = weigh(key::value(s.key[i]));
-            s.mass[i] = s.key[i] >= limit && e >= row.settings.min_p ? mass_of(e) : 0;
+            s.mass[i] = s.key[i] >= limit && e >= s.settings.min_p ? mass_of(e) : 0;
             sum += s.mass[i];
         }
         sum = team::cta_sum<WARPS>(sum, s.sums[0]);
@@ -122,7 +122,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // A key at or below those of all tokens that weigh e or more.
     __device__ __forceinline__ u32 key_of_weight(f32 e) const {
         if (!(e > 1e-37f)) return key::NOTHING + 1;
-        const f32 far = (row.greedy() ? 1.0f : row.settings.temperature) * logf(fminf(e, 1.0f));
+        const f32 far = (row.greedy() ? 1.0f : s.settings.temperature) * logf(fminf(e, 1.0f));
         return max(key::NOTHING + 1, key::of(key::clean(
             weigh.max + far - 1e-5f * (fabsf(weigh.max) - far) - 1e-30f)));
     }
@@ -149,7 +149,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     __device__ __forceinline__ u32 among(Sweep what, Range range, u64 need, int n) {
         auto mass = [&](int i) {
             const f32 e = weigh(key::value(s.key[i]));
-            return e >= row.settings.min_p ? mass_of(e) : 0ull;
+            return e >= s.settings.min_p ? mass_of(e) : 0ull;
         };
         need -= range.above;
         const u32 limit = select<THREADS>(s.bins, {range.low, range.high}, need, need, [&](auto add) {
@@ -179,10 +179,10 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     __device__ __forceinline__ Drawn from_blocks(u64 mass, u32 limit, bool sums) {
         u64 rest = row.random_below(mass);
         const int block = s.draw.which_block(rest, row.blocks.count);
-        const Weigh own = sums ? Weigh(s.block_max[block], row.settings.temperature) : weigh;
+        const Weigh own = sums ? Weigh(s.block_max[block], s.settings.temperature) : weigh;
         auto value = [&](u32 token) {
             const f32 x = key::clean(row.logits.one(token)), e = own(x);
-            return key::of(x) >= limit && e >= row.settings.min_p ? mass_of(e) : 0ull;
+            return key::of(x) >= limit && e >= s.settings.min_p ? mass_of(e) : 0ull;
         };
         double share = 0.0;
         if (sums) share = double(rest) / double(s.draw.block[block]);
@@ -200,7 +200,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // --- which way ---
 
     __device__ __forceinline__ Drawn decide() {
-        const bool filtered = k || row.settings.min_p > 0.0f, nucleus = top_p < 1.0f;
+        const bool filtered = k || s.settings.min_p > 0.0f, nucleus = top_p < 1.0f;
         u64 all = 0;
         if (!row.greedy() && (!filtered || (nucleus && joint))) all = row.row_mass(weigh);
         if (!filtered && !nucleus)
@@ -210,7 +210,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             const int n = s.listed;
             return n <= FEW ? few(n, all) : many(n, bound, all);
         }
-        return general(filtered ? max(key::NOTHING + 1, key_of_weight(row.settings.min_p))
+        return general(filtered ? max(key::NOTHING + 1, key_of_weight(s.settings.min_p))
                                 : key::NOTHING + 1, all, !filtered);
     }
     static constexpr int FEW = THREADS < 256 ? THREADS : 256;
@@ -219,7 +219,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     __device__ __forceinline__ u32 lower_bound(bool filtered) {
         const int groups = row.blocks.count * 32;
         if (row.blocks.V <= LIST) return key::NOTHING + 1;
-        u32 bound = filtered ? key_of_weight(row.settings.min_p) : key::NOTHING + 1;
+        u32 bound = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
         const i32 need = k ? k : filtered ? 0 : min(groups, LIST) / 2;
         if (need > LIST || need > groups / 4 * 3) return k && bound <= key::NOTHING + 1 ? 0 : bound;
         if (need)

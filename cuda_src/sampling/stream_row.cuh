@@ -53,7 +53,7 @@ template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamSha
 // Out of line, with all it needs in shared memory: a rare, long piece of code that must not cost the
 // others registers.
 template <class Row> __device__ __noinline__ void carry_out(typename Row::Shared& s) {
-    Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.settings, s.rank, s.order.top};
+    Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, s.order.top};
     const Order order = s.order;
     switch (order.what) {
     case Sweep::count: return row.template sweep<Sweep::count>(order);
@@ -71,7 +71,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     Shared& s;
     const Logits<T, VEC> logits;
     const Blocks blocks;
-    const Settings settings;
     const u32 rank;
     u32 top = 0, least = 0;  // keys of the row's maximum and of the least of its groups' maxima
 
@@ -93,8 +92,13 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     // --- the first reading ---
 
-    // The first block sets out before the CTAs have met.
-    __device__ __forceinline__ Stage<T, VEC> start() {
+    // Leaves in shared memory what is needed later. The first block sets out before the CTAs have met.
+    __device__ __forceinline__ Stage<T, VEC> start(const Settings& settings) {
+        if (threadIdx.x == 0) {
+            s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
+            s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V;
+            s.settings = settings, s.rank = rank;
+        }
         Stage<T, VEC> stage = {s.stage[warp::index()], &s.full[warp::index()]};
         stage.start();
         if (first() < last()) stage.fetch(logits, blocks.first(first(), 0));
@@ -118,7 +122,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             if (next < end) stage.fetch(logits, blocks.first(next, round));
 #pragma unroll
             for (int i = 0; i < 32; ++i) nan |= x[i] != x[i];
-            logits.forbid(base, x);
             best = fmaxf(best, largest(x));
             if (sums) add_up(x, best, scale, most, sum);
             if (over) {
@@ -171,14 +174,14 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     }
 
     __device__ __forceinline__ bool greedy() const {
-        return settings.greedy() || top == key::of(LARGEST);
+        return s.settings.greedy() || top == key::of(LARGEST);
     }
     __device__ __forceinline__ u8 status() const {
         return u8((top > key::NOTHING) | (s.nan ? 2 : 0));
     }
     __device__ __forceinline__ u64 random_below(u64 mass) const {
         if (greedy()) return 0;
-        const uint4 w = philox::words(settings.seed, settings.position, 0, philox::Domain::draw);
+        const uint4 w = philox::words(s.settings.seed, s.settings.position, 0, philox::Domain::draw);
         return __umul64hi(philox::wide(w), mass);
     }
 
@@ -252,14 +255,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         meet();
     }
 
-    __device__ __forceinline__ void remember() {
-        if (threadIdx.x != 0) return;
-        s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V;
-        s.settings = settings, s.rank = rank;
-    }
-
     __device__ __forceinline__ void obey() {
-        remember();
         for (;;) {
             meet();
             const Order order = s.order;
@@ -270,7 +266,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         }
     }
     __device__ __forceinline__ Weigh weigher() const {
-        return Weigh(key::value(top), greedy() ? 1.0f : settings.temperature);
+        return Weigh(key::value(top), greedy() ? 1.0f : s.settings.temperature);
     }
 
     // Sends the others away, with what they need to write a distribution.
@@ -288,7 +284,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // Everything that was told is in shared memory: it outlives the call's registers.
     __device__ __forceinline__ void order(Sweep what, u32 low, u32 high) {
         __syncthreads();  // whoever looked at the list has gone on
-        remember();
         if (threadIdx.x == 0) s.listed = 0;
         if (what == Sweep::count || what == Sweep::mass) s.bins.clear();
         const Order order = {what, low, high, top};
@@ -338,7 +333,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         if (WHAT == Sweep::list && inside) list(k, token);
         if (WHAT == Sweep::count || (WHAT == Sweep::list ? k <= order.high : !inside)) return;
         const f32 e = weigh(x);
-        if (!(e >= settings.min_p)) return;
+        if (!(e >= s.settings.min_p)) return;
         if (WHAT == Sweep::mass) s.bins.add(bin, mass_of(e));
         else sum.add(Mass::of(e));
     }

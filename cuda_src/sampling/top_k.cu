@@ -79,10 +79,9 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     typename Row::Shared& s = *reinterpret_cast<typename Row::Shared*>(memory);
     const i64 at = blockIdx.x / CLUSTER;
     const i32 k = min(V, per_row ? min(width, max(0, per_row[at])) : width);
-    if (threadIdx.x == 0) s.listed = s.grouped = s.nan = 0;
     Row row = {s, {logits + at * pitch, nullptr, u32(V)}, Blocks(V),
-               {1.0f, 1.0f, 0.0f, k, 0, 0}, CLUSTER > 1 ? cluster::rank() : 0};
-    const auto stage = row.start();
+               CLUSTER > 1 ? cluster::rank() : 0};
+    const auto stage = row.start({1.0f, 1.0f, 0.0f, k, 0, 0});
     Row::meet();  // nobody writes into a CTA that has not started
     row.survey(stage, log_sum != nullptr, 1.44269504f);
     if (row.rank) {
