@@ -7,6 +7,7 @@ from gpukit.ops.sampling import (
     apply_bitmask,
     apply_penalties,
     argmax,
+    beam_step,
     gumbel_argmax,
     sample,
     scatter,
@@ -14,7 +15,9 @@ from gpukit.ops.sampling import (
     top_k,
     uniform,
     update_counts,
+    verify_drafts,
 )
 
-__all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "gumbel_argmax", "sample",
-           "scatter", "softmax", "top_k", "uniform", "update_counts"]
+__all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "beam_step",
+           "gumbel_argmax", "sample", "scatter", "softmax", "top_k", "uniform", "update_counts",
+           "verify_drafts"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpukit.kernels.spec import KernelSpec, Param, Tunable
+from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 
 _ARCHS = ("sm_90", "sm_100")
 _FLOATS = ("f32", "f16", "bf16")
@@ -29,4 +29,47 @@ GUMBEL = KernelSpec(
     requires=("unit stride along V", "vec divides the row pitch; rows are aligned to vec elements"),
 )
 
-SPECS = (GUMBEL,)
+VERIFY = KernelSpec(
+    name="sampling.verify",
+    source="sampling/verify.cu",
+    entry="verify<{index}, {threads}, {cluster}>",
+    summary="accepts a chain of drafted tokens and draws the one that follows",
+    archs=_ARCHS,
+    tunables=(Tunable("index", ("i32", "i64"), "i32", "type of the drafts"), _THREADS, _CLUSTER),
+    params=(Param("drafts", "pointer", "[B, n]"),
+            Param("lengths", "pointer", "[B] i32: drafts of each row; or null: n"),
+            Param("draft", "pointer", "[B, n, V] f32: drawn from this; or null: certain"),
+            Param("target", "pointer", "[B, n + 1, V] f32"), Param("seed", "pointer", "[B] u64"),
+            Param("position", "pointer", "[B] i64"),
+            Param("tokens", "pointer", "[B, n + 1] i64, -1 pads"),
+            Param("accepted", "pointer", "[B] i32, or null"), Param("most", "i32", "n"),
+            Param("V", "i32", "tokens"), Param("seed0", "u64", ""), Param("position0", "i64", "")),
+    variants=({}, {"index": "i64", "cluster": 1}, {"threads": 512, "cluster": 4}),
+    requires=("n is at most threads", "V is at most 2^23"),
+)
+
+
+def _beam_bytes(t: Tunables) -> int:
+    return 4 * int(t["scores"])
+
+
+BEAM = KernelSpec(
+    name="sampling.beam",
+    source="sampling/beam.cu",
+    entry="beam<{threads}>",
+    summary="the best continuations of all beams of a batch entry",
+    archs=_ARCHS,
+    tunables=(_THREADS, Tunable("scores", (1024, 8192, 32768), 1024, "beams * width, at most")),
+    params=(Param("values", "pointer", "[B, beams, width] f32"),
+            Param("tokens", "pointer", "[B, beams, width] i32"),
+            Param("log_sum", "pointer", "[B, beams] f32"),
+            Param("scores", "pointer", "[B, beams] f32"),
+            Param("next_beam", "pointer", "[B, best] i32"),
+            Param("next_token", "pointer", "[B, best] i32"),
+            Param("next_score", "pointer", "[B, best] f32"), Param("beams", "i32", ""),
+            Param("width", "i32", ""), Param("best", "i32", "")),
+    shared_bytes=_beam_bytes,
+    variants=({},),
+)
+
+SPECS = (GUMBEL, VERIFY, BEAM)

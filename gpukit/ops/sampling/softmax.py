@@ -85,4 +85,5 @@ def warps(given: Rows) -> dict[str, Value]:
     waves = -(-given.count * cluster // (resident * sms))
     turns = waves if waves <= 4 else 4 if resident == 1 else 2  # measured on an H200
     return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster, "threads": threads,
-            "blocks": resident if waves > 1 else 1, "stages": int(copies and turns > 1), "turns": turns}
+            "blocks": resident if waves > 1 else 1, "stages": int(copies and turns > 1),
+            "turns": turns}
