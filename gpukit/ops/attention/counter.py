@@ -8,7 +8,9 @@ from typing import Any
 from gpukit.devices.protocol import Device
 
 _PER_THREAD = 2  # CUDA's name for the default stream that every thread has for itself
+_SPARE = 4096  # counters of a device for launches that are captured
 _counters: dict[tuple[str, int, int], Any] = {}
+_spare: dict[str, list[Any]] = {}
 _captured: list[Any] = []  # what graphs use must live as long as they may be replayed
 
 
@@ -19,17 +21,32 @@ def counter(device: Device) -> Any:
     graph may be replayed beside others of the same stream.
     """
     if device.emulated:
-        return _zero(device)
+        return _zeros(device, 1)
     stream = int(device.xp.cuda.get_current_stream().ptr)
     if device.xp.cuda.runtime.streamIsCapturing(stream):
-        _captured.append(_zero(device))
+        _captured.append(_for_capture(device))
         return _captured[-1]
     thread = threading.get_ident() if stream == _PER_THREAD else 0
     key = (device.name, stream, thread)
     if key not in _counters:
-        _counters[key] = _zero(device)
+        _counters[key] = _zeros(device, 1)
+        _refill(device)
     return _counters[key]
 
 
-def _zero(device: Device) -> Any:
-    return device.xp.zeros(1, "uint32")
+def _refill(device: Device) -> None:
+    """Zeros made in time, so that a graph need not clear its own; once per device, or when used
+    up."""
+    if not _spare.get(device.name):
+        zeros = _zeros(device, _SPARE)
+        device.synchronize()  # any stream may use them
+        _spare[device.name] = [zeros[i:i + 1] for i in range(_SPARE)]
+
+
+def _for_capture(device: Device) -> Any:
+    spare = _spare.get(device.name)
+    return spare.pop() if spare else _zeros(device, 1)  # cleared by the graph, at every replay
+
+
+def _zeros(device: Device, count: int) -> Any:
+    return device.xp.zeros(count, "uint32")
