@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +15,14 @@ from gpukit.ops.attention import counter as counters
 class Stand:
     """A device of two streams, one of which may be capturing."""
 
-    emulated, name = False, "stand"
+    emulated, name = False, "cuda:1"
 
     def __init__(self) -> None:
         self.stream, self.capturing, self.made = 7, False, 0
         runtime = SimpleNamespace(streamIsCapturing=lambda stream: self.capturing)
-        cuda = SimpleNamespace(runtime=runtime,
-                               get_current_stream=lambda: SimpleNamespace(ptr=self.stream))
+        cuda = SimpleNamespace(
+            runtime=runtime, Device=lambda index: nullcontext(),
+            get_current_stream=lambda index: SimpleNamespace(ptr=self.stream))
         self.xp = SimpleNamespace(cuda=cuda, zeros=self.zeros)
 
     def zeros(self, count: int, dtype: str) -> Any:

@@ -21,8 +21,8 @@ def counter(device: Device) -> Any:
     graph may be replayed beside others of the same stream.
     """
     if device.emulated:
-        return _zeros(device, 1)
-    stream = int(device.xp.cuda.get_current_stream().ptr)
+        return device.xp.zeros(1, "uint32")
+    stream = int(device.xp.cuda.get_current_stream(_index(device)).ptr)
     if device.xp.cuda.runtime.streamIsCapturing(stream):
         _captured.append(_for_capture(device))
         return _captured[-1]
@@ -49,4 +49,9 @@ def _for_capture(device: Device) -> Any:
 
 
 def _zeros(device: Device, count: int) -> Any:
-    return device.xp.zeros(count, "uint32")
+    with device.xp.cuda.Device(_index(device)):
+        return device.xp.zeros(count, "uint32")
+
+
+def _index(device: Device) -> int:
+    return int(device.name.removeprefix("cuda:"))
