@@ -1,97 +1,196 @@
-// Softmax of each row at its temperature: logits read once, probabilities written once.
+// Softmax of each row at its temperature, every warp with a block of the row in its registers.
 //
-// The CTAs of a cluster keep a row in their shared memory, so that the maximum and the sum cost no
-// second read. While one cluster waits for its barriers, the others on the same SMs load and store.
-// Temperatures up to 1e-5 put all on the first maximum. A NaN counts as -infinity; a row of nothing
-// else gives zeros.
+// A cluster of CTAs takes a row, then the next: one read, one write, one barrier of the cluster. Every
+// warp finds the maximum of its 1024 logits and the sum of their exponentials relative to it; all warps
+// learn all these pairs, combine them in the same order, and scale what they hold. With STAGES the next
+// row's logits arrive by bulk copies meanwhile, so that reads and writes overlap.
 //
-// Limits: a row's part fits the dynamic shared memory; the row pitches and bases are aligned to VEC
-// elements.
+// Temperatures up to 1e-5 put all on the first maximum, as does +infinity. A NaN counts as -infinity; a
+// row of nothing else gives zeros.
+//
+// Limits: CLUSTER * THREADS / 32 blocks of 1024; the row pitches and bases are aligned to VEC and
+// OUT_VEC elements; with STAGES, VEC elements are 16 bytes.
+#include "common/bulk.cuh"
+#include "common/dsmem.cuh"
+#include "sampling/blocks.cuh"
 #include "sampling/mass.cuh"
 #include "sampling/settings.cuh"
-#include "sampling/slice.cuh"
-#include "sampling/team.cuh"
 
-template <int THREADS, int CLUSTER> struct SharedSoftmax {
-    u64 warps[THREADS / 32];
-    team::Board<1, CLUSTER> board;
+// Of each block the maximum and the sum of exponentials, and the first maximum where it matters.
+template <int WARPS> struct SoftmaxBoard {
+    u64 pair[2][WARPS];
+    u32 first[2][WARPS];
 };
 
-// Everyone's maximum, with the lowest index that has it.
-template <int THREADS, int CLUSTER>
-__device__ __forceinline__ u64 maximum(SharedSoftmax<THREADS, CLUSTER>& s, const f32* x, Part part) {
-    u64 best = 0;
-    for (int i = threadIdx.x; i < part.count; i += THREADS)
-        best = max(best, key::with_index(x[i], part.first + i));
-    best = team::warp_max(best);
-    if (warp::lane() == 0) s.warps[threadIdx.x / 32] = best;
-    __syncthreads();
-    best = 0;
-    for (int w = 0; w < THREADS / 32; ++w) best = max(best, s.warps[w]);
-    team::post(s.board, 0, [=](int) { return best; });
-    best = 0;
-    for (int rank = 0; rank < CLUSTER; ++rank) best = max(best, s.board.slot[0][0][rank]);
-    return best;
+__device__ __forceinline__ u64 pack(f32 most, f32 sum) {
+    return u64(__float_as_uint(most)) << 32 | __float_as_uint(sum);
 }
 
-template <int THREADS, int CLUSTER>
-__device__ __forceinline__ u64 exponentials(SharedSoftmax<THREADS, CLUSTER>& s, f32* x, Part part,
-                                            const Weigh& weigh) {
-    Mass sum;
-    auto quads = reinterpret_cast<Vec<f32, 4>*>(x);
-    for (int q = threadIdx.x; q < part.quads(); q += THREADS) {
-        Vec<f32, 4> v = quads[q];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) sum.add(Mass::of(v.lane[j] = weigh(v.lane[j])));
-        quads[q] = v;
+template <class T, int VEC> struct BlockOfRow {
+    static constexpr int RUN = Logits<T, VEC>::RUN, BYTES = ROUND * sizeof(T);
+
+    const u32 base;
+    const i32 count;  // tokens, at most ROUND
+
+    __device__ __forceinline__ BlockOfRow(int block, i32 V)
+        : base(u32(block) * ROUND), count(max(0, min(ROUND, V - block * ROUND))) {}
+
+    __device__ __forceinline__ int whole() const { return count / RUN * RUN; }
+
+    __device__ __forceinline__ void fetch(T* stage, const T* row, mbarrier::Barrier* full) const {
+        if (warp::lane() != 0 || whole() == 0) return;
+        mbarrier::arrive_and_expect(full, whole() * sizeof(T));
+        bulk::load(stage, row + base, whole() * sizeof(T), full);
     }
-    const u64 mine = team::cta_sum<THREADS / 32>(sum.total(), s.warps);
-    team::post(s.board, 1, [=](int) { return mine; });
-    return team::total(s.board, 1, 0);
-}
 
-template <class T, int VEC, int THREADS>
-__device__ __forceinline__ void store_part(T* row, const f32* x, Part part, f32 scale) {
-    using V = Vec<T, VEC>;
-    V* to = reinterpret_cast<V*>(row + part.first);
-    const int vectors = part.count / VEC;
-    for (int i = threadIdx.x; i < vectors; i += THREADS) {
-        V v;
+    // From the stage, but for what is left of 16 bytes at the row's end.
+    __device__ __forceinline__ void read(const T* stage, const T* row, f32 (&x)[32]) const {
+        using Run = Vec<T, RUN>;
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) v.lane[j] = from_f32<T>(x[i * VEC + j] * scale);
-        store<Cache::stream>(to + i, v);
+        for (int i = 0; i < 32; i += RUN) {
+            const int at = Logits<T, VEC>::at(warp::lane(), i);
+            Run run;
+#pragma unroll
+            for (int j = 0; j < RUN; ++j) run.lane[j] = from_f32<T>(-INF);
+            if (at < whole()) run = *reinterpret_cast<const Run*>(stage + at);
+            else if (at < count) tail(row + base + at, count - at, run);
+#pragma unroll
+            for (int j = 0; j < RUN; ++j) x[i + j] = to_f32(run.lane[j]);
+        }
     }
-    for (int i = vectors * VEC + threadIdx.x; i < part.count; i += THREADS)
-        row[part.first + i] = from_f32<T>(x[i] * scale);
+    __device__ __forceinline__ static void tail(const T* from, int n, Vec<T, RUN>& run) {
+#pragma unroll
+        for (int j = 0; j < RUN; ++j)
+            if (j < n) run.lane[j] = from[j];
+    }
+
+    template <int OUT_VEC, class OUT>
+    __device__ __forceinline__ void write(OUT* row, const f32 (&x)[32], f32 scale) const {
+        constexpr int PIECE = OUT_VEC < RUN ? OUT_VEC : RUN;
+        using Piece = Vec<OUT, PIECE>;
+#pragma unroll
+        for (int i = 0; i < 32; i += PIECE) {
+            const int at = Logits<T, VEC>::at(warp::lane(), i);
+            Piece piece;
+#pragma unroll
+            for (int j = 0; j < PIECE; ++j) piece.lane[j] = from_f32<OUT>(x[i + j] * scale);
+            if (at + PIECE <= count) {
+                store<Cache::stream>(reinterpret_cast<Piece*>(row + base + at), piece);
+            } else {
+#pragma unroll
+                for (int j = 0; j < PIECE; ++j)
+                    if (at + j < count) row[base + at + j] = piece.lane[j];
+            }
+        }
+    }
+};
+
+__device__ __forceinline__ f32 warp_added(f32 x) {
+#pragma unroll
+    for (int i = 16; i; i /= 2) x += __shfl_xor_sync(0xffffffff, x, i);
+    return x;
 }
 
-template <class T, class OUT, int VEC, int OUT_VEC, int THREADS, int CLUSTER, int STAGE, int BLOCKS>
+// Replaces logits by their exponentials; their sum.
+__device__ __forceinline__ f32 exponentials(f32 (&x)[32], const Weigh& weigh) {
+    f32 part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < 32; ++i) part[i % 4] += x[i] = weigh(x[i]);
+    return warp_added((part[0] + part[1]) + (part[2] + part[3]));
+}
+
+// What all the blocks' pairs come to: the row's maximum, and the sum relative to it.
+template <int WARPS>
+__device__ __forceinline__ f32 combine(const u64 (&pair)[WARPS], f32 temperature, f32& most) {
+    constexpr int EACH = (WARPS + 31) / 32;
+    f32 best = -INF;
+#pragma unroll
+    for (int i = 0; i < EACH; ++i)
+        if (const int at = i * 32 + warp::lane(); at < WARPS)
+            best = fmaxf(best, __uint_as_float(u32(pair[at] >> 32)));
+    most = warp_largest(best);
+    const Weigh weigh(most, temperature);
+    f32 sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < EACH; ++i)
+        if (const int at = i * 32 + warp::lane(); at < WARPS)
+            if (const f32 m = __uint_as_float(u32(pair[at] >> 32)); m > -INF)
+                sum += weigh(m) * __uint_as_float(u32(pair[at]));
+    return warp_added(sum);
+}
+
+template <class T, class OUT, int VEC, int OUT_VEC, int THREADS, int CLUSTER, int STAGES, int BLOCKS>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
 softmax(const T* logits, const f32* temperature, OUT* out, i64 pitch, i64 out_pitch, i32 V,
-        f32 temperature0) {
-    extern __shared__ __align__(16) u8 memory[];
-    using Shared = SharedSoftmax<THREADS, CLUSTER>;
-    Shared& s = *reinterpret_cast<Shared*>(memory);
-    f32* x = reinterpret_cast<f32*>(memory + (sizeof(Shared) + 15) / 16 * 16);
-    const i64 row = blockIdx.x / CLUSTER;
-    const Part part(V, cluster::rank(), CLUSTER);
-    cluster::arrive();
-    load_part<T, VEC, THREADS>(x, logits + row * pitch, part, {nullptr});
-    __syncthreads();
-    cluster::wait();
+        f32 temperature0, i64 rows) {
+    constexpr int WARPS = THREADS / 32, ALL = WARPS * CLUSTER;
+    extern __shared__ __align__(128) u8 memory[];
+    __shared__ SoftmaxBoard<ALL> board;
+    __shared__ mbarrier::Barrier full[WARPS];
+    const u32 rank = CLUSTER > 1 ? cluster::rank() : 0;
+    const int mine = warp::index(), me = int(rank) * WARPS + mine;
+    const i64 teams = gridDim.x / CLUSTER;
+    const BlockOfRow<T, VEC> block(me, V);
+    T* stage = reinterpret_cast<T*>(memory) + mine * ROUND;
+    auto meet = [] { CLUSTER > 1 ? cluster::sync() : __syncthreads(); };
 
-    const f32 t = setting(temperature, row, temperature0);
-    const u64 best = maximum<THREADS, CLUSTER>(s, x, part);
-    const f32 top = key::value(u32(best >> 32));
-    const bool greedy = !(t > 1e-5f) || top == LARGEST;
-    if (top == -INF || greedy) {
-        for (int i = threadIdx.x; i < part.quads() * 4; i += THREADS)
-            x[i] = top > -INF && u32(part.first + i) == key::index(best);
-        __syncthreads();
-        store_part<OUT, OUT_VEC, THREADS>(out + row * out_pitch, x, part, 1.0f);
-    } else {
-        const u64 sum = exponentials<THREADS, CLUSTER>(s, x, part, Weigh(top, t));
-        store_part<OUT, OUT_VEC, THREADS>(out + row * out_pitch, x, part, MASS_UNIT / f32(sum));
+    i64 row = blockIdx.x / CLUSTER;
+    if constexpr (STAGES > 0) {
+        if (warp::lane() == 0) mbarrier::init(&full[mine], 1), mbarrier::fence_init();
+        __syncwarp();
+        block.fetch(stage, logits + row * pitch, &full[mine]);
+    }
+    if constexpr (CLUSTER > 1) cluster::sync();  // nobody writes into a CTA that has not started
+    for (int turn = 0; row < rows; row += teams, ++turn) {
+        const T* from = logits + row * pitch;
+        f32 x[32];
+        if constexpr (STAGES > 0) {
+            if (block.whole()) mbarrier::wait(&full[mine], turn & 1);
+            block.read(stage, from, x);
+            __syncwarp();
+            if (row + teams < rows) block.fetch(stage, from + teams * pitch, &full[mine]);
+        } else if (block.count) {
+            Logits<T, VEC>{from, nullptr, u32(V)}.read(block.base, x);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 32; ++i) x[i] = -INF;
+        }
+#pragma unroll
+        for (int i = 0; i < 32; ++i) x[i] = key::clean(x[i]);
+
+        const f32 t = setting(temperature, row, temperature0);
+        const f32 most = warp_largest(largest(x));
+        const bool raw = !(t > 1e-5f) || most == LARGEST;
+        f32 sum = 1.0f;
+        if (!raw && most > -INF) sum = exponentials(x, Weigh(most, t));
+        const int parity = turn & 1;
+        if (warp::lane() < CLUSTER)
+            dsmem::store(dsmem::at(&board.pair[parity][me], warp::lane()), pack(most, sum));
+        meet();
+
+        f32 top;
+        const f32 all = combine(board.pair[parity], t, top);
+        f32 scale = most > -INF ? Weigh(top, t)(most) / all : 0.0f;
+        if (top == -INF || !(t > 1e-5f) || top == LARGEST) {
+            u32 first = 0xffffffff;
+#pragma unroll
+            for (int i = 31; i >= 0; --i)
+                if (top > -INF && most == top && x[i] == top)
+                    first = block.base + Logits<T, VEC>::at(warp::lane(), i);
+            first = __reduce_min_sync(0xffffffff, first);
+            if (warp::lane() < CLUSTER)
+                dsmem::store(dsmem::at(&board.first[parity][me], warp::lane()), first);
+            meet();
+            for (int w = 0; w < ALL; ++w) first = min(first, board.first[parity][w]);
+#pragma unroll
+            for (int i = 0; i < 32; ++i)
+                x[i] = block.base + Logits<T, VEC>::at(warp::lane(), i) == first;
+            scale = 1.0f;
+        } else if (most == -INF) {
+#pragma unroll
+            for (int i = 0; i < 32; ++i) x[i] = 0.0f;
+        }
+        block.template write<OUT_VEC>(out + row * out_pitch, x, scale);
     }
     if constexpr (CLUSTER > 1) cluster::sync();
 }

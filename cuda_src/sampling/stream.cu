@@ -58,7 +58,7 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     const Settings& settings = s.settings;
     const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;
     const bool sums = !settings.greedy() && (!filtered || (settings.top_p < 1.0f && joint));
-    row.survey(stage, sums, Weigh(0.0f, settings.temperature).scale);
+    row.survey(stage, sums, Weigh(0.0f, settings.temperature));
     if (row.rank) {
         row.obey();
     } else {
@@ -71,7 +71,7 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
             drawn = finish.decide();
         }
         if (threadIdx.x == 0) {
-            ids[at] = drawn.token;
+            if (ids) ids[at] = drawn.token;
             if (status) status[at] = row.status();
         }
         row.end(drawn);

@@ -106,8 +106,8 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     }
 
     // Leaves in CTA 0 the maxima of groups and blocks, and if asked for the blocks' sums of
-    // 2^(scale (x - maximum)).
-    __device__ __forceinline__ void survey(Stage<T, VEC> stage, bool sums, f32 scale) {
+    // e^((x - maximum) / T).
+    __device__ __forceinline__ void survey(Stage<T, VEC> stage, bool sums, const Weigh& at) {
         bool nan = false;
         const u32 maxima = dsmem::at(s.maxima, 0);
         f32 best = -INF, most = -INF, sum = 0.0f;
@@ -123,7 +123,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 #pragma unroll
             for (int i = 0; i < 32; ++i) nan |= x[i] != x[i];
             best = fmaxf(best, largest(x));
-            if (sums) add_up(x, best, scale, most, sum);
+            if (sums) add_up(x, best, at, most, sum);
             if (over) {
                 dsmem::store(maxima + 4 * (b * 32 + warp::lane()), key::of(key::clean(best)));
                 if (sums) leave_sum(b, most, sum);
@@ -137,17 +137,21 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     }
 
     // The same sum in the same order wherever the block is read.
-    __device__ __forceinline__ static void add_up(const f32 (&x)[32], f32 best, f32 scale, f32& most,
-                                                  f32& sum) {
+    __device__ __forceinline__ static void add_up(const f32 (&x)[32], f32 best, const Weigh& at,
+                                                  f32& most, f32& sum) {
         const f32 now = warp_largest(best), from = now == -INF ? 0.0f : now;
-        sum = __fmul_rn(sum, ptx::ex2(__fmul_rn(fmaxf(most, -LARGEST) - from, scale)));
+        sum = __fmul_rn(sum, about(fmaxf(most, -LARGEST) - from, at));
         most = now;
         f32 part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int i = 0; i < 32; ++i)
-            part[i % 4] = __fadd_rn(part[i % 4], ptx::ex2(__fmul_rn(
-                              __fadd_rn(fmaxf(x[i], -INF), -from), scale)));
+            part[i % 4] = __fadd_rn(part[i % 4], about(__fadd_rn(fmaxf(x[i], -LARGEST), -from), at));
         sum = __fadd_rn(sum, __fadd_rn(__fadd_rn(part[0], part[1]), __fadd_rn(part[2], part[3])));
+    }
+
+    // A weight but for its exponent's rounding, which a sum evens out.
+    __device__ __forceinline__ static f32 about(f32 distance, const Weigh& at) {
+        return ptx::ex2(__fmaf_rn(distance, at.scale, __fmul_rn(distance, at.low)));
     }
 
     __device__ __forceinline__ void leave_sum(int b, f32 most, f32 sum) {

@@ -38,10 +38,6 @@ def _stream_bytes(t: Tunables) -> int:
     return 4 * 32 * blocks + 8 * blocks + max(stages, late) + 24 * warps + 256
 
 
-def _softmax_bytes(t: Tunables) -> int:
-    return 1024 * int(t["stage"]) + 8 * (int(t["threads"]) // 32) + 16 * int(t["cluster"])
-
-
 ARGMAX = KernelSpec(
     name="sampling.argmax",
     source="sampling/argmax.cu",
@@ -57,49 +53,31 @@ ARGMAX = KernelSpec(
     requires=("unit stride along V", "vec divides the row pitch; rows are aligned to vec elements"),
 )
 
-SOFTMAX = KernelSpec(
-    name="sampling.softmax",
-    source="sampling/softmax.cu",
-    entry="softmax<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stage}, {blocks}>",
-    summary="softmax of each row at its temperature, one read and one write",
-    archs=_ARCHS,
-    tunables=(_DTYPE, Tunable("out", _FLOATS, "f32", "type of the probabilities"), _VEC,
-              Tunable("out_vec", (1, 2, 4, 8), 4, "probabilities per memory access"),
-              _THREADS, _CLUSTER, _STAGE, _BLOCKS),
-    params=(Param("logits", "pointer", "[B, V]"),
-            Param("temperature", "pointer", "[B] f32, or null: temperature0"),
-            Param("out", "pointer", "[B, V]"), Param("pitch", "i64", "elements from row to row"),
-            Param("out_pitch", "i64", "elements from row to row of out"),
-            Param("V", "i32", "tokens"), Param("temperature0", "f32", "for all rows")),
-    shared_bytes=_softmax_bytes,
-    variants=({"blocks": 3}, {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8},
-              {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "stage": 16},
-              {"blocks": 2, "stage": 100},
-              {"threads": 512, "stage": 192, "cluster": 2}),
-    requires=("unit stride along V", "a CTA's part of a row fits stage",
-              "vec and out_vec divide the row pitches; rows are aligned to them"),
-)
-
 def _warps_bytes(t: Tunables) -> int:
     size = 4 if t["dtype"] == "f32" else 2
     return 32 * size * int(t["threads"]) * int(t["stages"])
 
 
-SOFTMAX_WARPS = KernelSpec(
-    name="sampling.softmax_warps",
-    source="sampling/softmax_warps.cu",
-    entry="softmax_warps<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, "
-          "{blocks}>",
-    summary="softmax of each row, its blocks of 1024 in the registers of warps",
+SOFTMAX = KernelSpec(
+    name="sampling.softmax",
+    source="sampling/softmax.cu",
+    entry="softmax<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, {blocks}>",
+    summary="softmax of each row at its temperature, one read and one write",
     archs=_ARCHS,
-    tunables=(*SOFTMAX.tunables[:4],
+    tunables=(_DTYPE, Tunable("out", _FLOATS, "f32", "type of the probabilities"), _VEC,
+              Tunable("out_vec", (1, 2, 4, 8), 4, "probabilities per memory access"),
               Tunable("threads", (128, 256, 384, 512, 640, 768, 896, 1024), 512,
-                      "threads per CTA: a warp per block of its part of the row"),
+                      "threads per CTA: a warp per block of 1024 of its part of the row"),
               _CLUSTER, Tunable("stages", (0, 1), 0, "1: the next row comes by bulk copies"),
               _BLOCKS),
-    params=(*SOFTMAX.params, Param("rows", "i64", "B, of which a cluster takes every n-th")),
+    params=(Param("logits", "pointer", "[B, V]"),
+            Param("temperature", "pointer", "[B] f32, or null: temperature0"),
+            Param("out", "pointer", "[B, V]"), Param("pitch", "i64", "elements from row to row"),
+            Param("out_pitch", "i64", "elements from row to row of out"),
+            Param("V", "i32", "tokens"), Param("temperature0", "f32", "for all rows"),
+            Param("rows", "i64", "B, of which a cluster takes every n-th")),
     shared_bytes=_warps_bytes,
-    variants=({"blocks": 2}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
+    variants=({}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
               {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8, "stages": 1},
               {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "threads": 128}),
     requires=("unit stride along V", "V is at most 32 threads cluster",
@@ -127,7 +105,7 @@ _FOR_ALL = (
 )
 
 _RESULTS = (
-    Param("ids", "pointer", "[B] i64: the tokens"),
+    Param("ids", "pointer", "[B] i64: the tokens; streaming, or null"),
     Param("status", "pointer", "[B] u8: bit 0 usable, bit 1 NaN seen; or null"),
     Param("distribution", "pointer", "[B, V] f32: what was drawn from; or null"),
     Param("pitch", "i64", "elements from row to row"),
@@ -213,5 +191,5 @@ UNIFORM = KernelSpec(
             Param("position0", "i64", "for all where position is null")),
 )
 
-SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, SOFTMAX_WARPS, TOP_K, *sampling_draw.SPECS,
+SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, TOP_K, *sampling_draw.SPECS,
          *sampling_edit.SPECS)

@@ -15,11 +15,14 @@ def explain(op: str, logits: Any, settings: Mapping[str, Any],
     """The tunables, grid and block of "argmax", "softmax" or "sample" for these logits."""
     given = rows.adopt(op, "logits", logits)
     if op == "softmax":
-        chosen = choose.staged(op, given)
+        chosen = import_module("gpukit.ops.sampling.softmax").warps(given)
     elif op == "argmax":
         chosen = import_module("gpukit.ops.sampling.argmax").choose(given)
-    else:
+    elif "stage" in tunables:
         chosen = import_module("gpukit.ops.sampling.sample").tuned(given, settings.get("top_k", 0))
+    else:
+        chosen = choose.streamed(given, settings.get("top_k", 0))
     chosen = {**chosen, **tunables}
     facts = {name: value for name, value in chosen.items() if name not in ("dtype", "threads")}
-    return {"grid": given.count * int(chosen["cluster"]), "block": chosen["threads"], **facts}
+    teams = -(-given.count // int(chosen.get("turns", 1)))
+    return {"grid": teams * int(chosen["cluster"]), "block": chosen["threads"], **facts}

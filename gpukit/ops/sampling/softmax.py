@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpukit import kernels
-from gpukit.errors import ArgumentError
+from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import CLUSTERS
 from gpukit.kernels.spec import Value
 from gpukit.ops.sampling import choose, rows
 from gpukit.ops.sampling.rows import Rows
 
-MOST_IN_REGISTERS = 8 * 32 * 1024  # tokens: a cluster of 8 has that many warps' blocks of 1024
+MOST_IN_REGISTERS = 8 * 32 * 1024  # tokens: a cluster of 8 has 256 warps, a block of 1024 each
 
 
 def softmax(logits: Any, temperature: Any = 1.0, *, out: Any = None,
@@ -34,7 +34,7 @@ def softmax(logits: Any, temperature: Any = 1.0, *, out: Any = None,
 
     Raises:
         ArgumentError: names the argument, what was given and what is accepted.
-        UnsupportedError: rows too long for a cluster's shared memory.
+        UnsupportedError: rows above 262144 tokens with an `out` other than float32.
     """
     given = rows.adopt("softmax", "logits", logits)
     shape = (given.count, given.width)
@@ -43,10 +43,10 @@ def softmax(logits: Any, temperature: Any = 1.0, *, out: Any = None,
     if (into.count, into.width) != shape:
         raise ArgumentError(f"softmax: out has shape {into.array.shape}; accepted: {shape}")
     pointer, number = rows.per_row("softmax", "temperature", temperature, "float32", given)
-    if given.count:
-        in_registers = given.width <= MOST_IN_REGISTERS and "stage" not in (tunables or {})
-        launch = _in_registers if in_registers else _in_shared_memory
-        launch(given, into, pointer, number, dict(tunables or {}))
+    if given.count and given.width <= MOST_IN_REGISTERS:
+        _in_registers(given, into, pointer, number, dict(tunables or {}))
+    elif given.count:
+        _streamed(given, into, pointer, number, dict(tunables or {}))
     return into.array
 
 
@@ -54,19 +54,23 @@ def _in_registers(given: Rows, into: Rows, pointer: Any, number: Any,
                   tunables: dict[str, Value]) -> None:
     chosen = {**warps(given), "out": into.dtype.name, "out_vec": into.vec, **tunables}
     turns, cluster = int(chosen.pop("turns")), int(chosen["cluster"])
-    kernel = given.device.compile(kernels.get("sampling.softmax_warps"), chosen)
+    kernel = given.device.compile(kernels.get("sampling.softmax"), chosen)
     kernel.launch((-(-given.count // turns) * cluster,), (int(chosen["threads"]),),
                   (given.array, pointer, into.array, given.pitch, into.pitch, given.width, number,
                    given.count))
 
 
-def _in_shared_memory(given: Rows, into: Rows, pointer: Any, number: Any,
-                      tunables: dict[str, Value]) -> None:
-    chosen = {**choose.staged("softmax", given), "out": into.dtype.name, "out_vec": into.vec,
-              **tunables}
-    kernel = given.device.compile(kernels.get("sampling.softmax"), chosen)
-    kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
-                  (given.array, pointer, into.array, given.pitch, into.pitch, given.width, number))
+def _streamed(given: Rows, into: Rows, pointer: Any, number: Any,
+              tunables: dict[str, Value]) -> None:
+    """By the sampler, which can write the distribution it draws from: two readings, any V."""
+    if into.dtype.name != "f32":
+        raise UnsupportedError(f"softmax: out is {into.dtype.name} with rows of {given.width} "
+                               f"tokens; above {MOST_IN_REGISTERS} accepted: float32")
+    chosen = {**choose.streamed(given, 0), **tunables}
+    kernel = given.device.compile(kernels.get("sampling.stream"), chosen)
+    kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),), (
+        given.array, pointer, None, None, None, None, None, None, None, None, into.array,
+        given.pitch, 0, into.pitch, given.width, 0, number, 0, 1.0, 0.0, 0, 0))
 
 
 def warps(given: Rows) -> dict[str, Value]:
