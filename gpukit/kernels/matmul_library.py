@@ -121,10 +121,13 @@ _TYPED: tuple[dict[str, Value], ...] = (
     {"dtype": "e4m3", "bn": 112, "stages": 6, "cm": 2, "sums": "blocks"},
 )
 _FINISHED: tuple[dict[str, Value], ...] = (
-    {"act": "gelu_tanh", "extras": "true"}, {"act": "relu"},
-    {"act": "gelu", "extras": "true", "store": "direct"},
-    {"act": "silu", "extras": "true", "bn": 112, "stages": 6, "share": "pingpong"},
-    {"dtype": "e4m3", "extras": "true", "bn": 128, "stages": 6, "sums": "promoted"},
+    {"act": "gelu_tanh", "terms": "all"}, {"act": "relu"},
+    {"act": "gelu", "terms": "all", "store": "direct"},
+    {"act": "silu", "terms": "all", "bn": 112, "stages": 6, "share": "pingpong"},
+    {"dtype": "e4m3", "terms": "all", "bn": 128, "stages": 6, "sums": "promoted"},
+    {"dtype": "e4m3", "terms": "scales", "bn": 192, "cm": 2, "sums": "promoted"},
+    {"dtype": "e4m3", "terms": "scales", "bm": 256, "bn": 128, "stages": 4, "sums": "promoted"},
+    {"dtype": "e4m3", "terms": "scales", "bn": 192, "cm": 2, "share": "pingpong"},
 )
 
 GEMM = KernelSpec(
@@ -132,7 +135,7 @@ GEMM = KernelSpec(
     source="matmul/sm90/gemm.cu",
     entry="gemm<{dtype}, {out}, {bm}, {bn}, {stages}, {cm}, {cn}, {split}, Share::{share}, "
           "Major::{a_major}, Major::{b_major}, Store::{store}, Sums::{sums}, Act::{act}, "
-          "{extras}>",
+          "Terms::{terms}>",
     summary="what gpukit.matmul runs: any layout, tile and cluster; fused epilogue",
     archs=("sm_90a",),
     tunables=(
@@ -149,7 +152,9 @@ GEMM = KernelSpec(
         Tunable("b_major", ("k", "mn"), "k", "contiguous dimension of B: k, or n"),
         Tunable("store", ("rows", "columns", "direct"), "rows",
                 "how C leaves: by TMA to a row- or column-major C, or by plain stores of rows"),
-        _SUMS, *_FINISH,
+        _SUMS, _FINISH[0],
+        Tunable("terms", ("none", "scales", "all"), "none",
+                "what the epilogue reads: factors of rows and columns, or also bias and residual"),
     ),
     params=(
         Param("A", "tensor_map", "[batch, M, K]"), Param("B", "tensor_map", "[batch, N, K]"),

@@ -22,6 +22,8 @@ KINDS: list[dict[str, Any]] = [
     {"out": "f32"}, {"out": "f32", "extras": True, "tma_c": False, "act": "gelu"},
     {"dtype": "e4m3", "sums": "promoted", **FEW_ROWS}, {"dtype": "e4m3", "sums": "blocks"},
     {"dtype": "e4m3", "sums": "promoted", "extras": True, "act": "gelu", "tma_c": False},
+    {"dtype": "e4m3", "sums": "promoted", "extras": True, "terms": "scales"},
+    {"dtype": "e4m3", "extras": True, "terms": "scales", **FEW_ROWS},
     {"dtype": "e4m3", "sums": "blocks", "extras": True, "act": "gelu"},
     {"dtype": "tf32", "out": "f32", "extras": True, "act": "gelu_tanh"}]
 

@@ -304,3 +304,13 @@ def test_where_choices_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setitem(sys.modules, "pwd", None)  # a user without an entry, as in some containers
     assert tuned.path().name == "matmul.json"
+
+
+def test_factors_of_whole_matrices_are_part_of_alpha() -> None:
+    uniform = Problem(4096, 4096, 4096, dtype="e4m3", sums="promoted", extras=True,
+                      terms="uniform")
+    plain = replace(uniform, extras=False, terms="all")
+    config = Gemm(bm=256, bn=128, stages=4)
+    assert limits.tunables(config, uniform) == limits.tunables(config, plain)
+    assert modelled(uniform, H100) == modelled(plain, H100)
+    assert limits.terms(replace(uniform, terms="scales")) == "scales"

@@ -7,6 +7,7 @@
 #include "common/tma.cuh"
 #include "common/wgmma.cuh"
 #include "matmul/epilogue.cuh"
+#include "matmul/sm90/extras.cuh"
 #include "matmul/sm90/finish.cuh"
 #include "matmul/sm90/ring.cuh"
 #include "matmul/sm90/tiles.cuh"
@@ -21,7 +22,7 @@ constexpr int PIECE_BYTES = 64 * 128;  // of C on its way; each warpgroup has tw
 constexpr int BARRIER_TURN = 1, BARRIER_PIECES = 3, BARRIER_BOTH = 5;  // named barriers
 
 template <class T, class OUT, int BM_, int BN_, int STAGES_, int CM_, int CN_, int SPLIT_,
-          Share SHARE, Major A_, Major B_, Store STORE_, Sums SUMS_, Act ACT_, bool EXTRAS_>
+          Share SHARE, Major A_, Major B_, Store STORE_, Sums SUMS_, Act ACT_, Terms TERMS_>
 struct Gemm {
     using In = T;
     using Out = OUT;
@@ -30,7 +31,7 @@ struct Gemm {
     static constexpr Store STORE = STORE_;
     static constexpr Sums SUMS = SUMS_;
     static constexpr Act ACT = ACT_;
-    static constexpr bool EXTRAS = EXTRAS_;
+    static constexpr Terms TERMS = TERMS_;
 
     static constexpr bool PINGPONG = SHARE == Share::pingpong, BLOCKWISE = SUMS == Sums::blocks;
     static constexpr int BK = 128 / sizeof(T), CLUSTER = CM * CN * SPLIT;

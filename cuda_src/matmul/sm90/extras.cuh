@@ -9,6 +9,15 @@
 
 #include "matmul/epilogue.cuh"
 
+// Which of them a kernel is compiled for. A factor for all of C costs nothing and is part of alpha:
+// `uniform`.
+enum class Terms { none, scales, all };
+
+// alpha times factors of whole matrices.
+__device__ __forceinline__ f32 uniform(f32 alpha, const f32* scale_m, const f32* scale_n) {
+    return alpha * (scale_m ? *scale_m : 1.0f) * (scale_n ? *scale_n : 1.0f);
+}
+
 template <class OUT> struct RowTerms {
     f32 scale, bias;
     const OUT* residual;
@@ -25,6 +34,9 @@ template <class OUT> struct Extras {
     const f32 *scale_m, *scale_n;
     i32 scale_m_step, scale_n_step;
 
+    __device__ __forceinline__ Extras scales() const {
+        return {nullptr, 0, 0, nullptr, 0, 0, 0, scale_m, scale_n, scale_m_step, scale_n_step};
+    }
     __device__ __forceinline__ RowTerms<OUT> row(i64 m, i64 z, f32 alpha) const {
         return {scale_m ? alpha * scale_m[m * scale_m_step] : alpha,
                 bias && bias_m ? to_f32(bias[m * bias_m]) : 0.0f,

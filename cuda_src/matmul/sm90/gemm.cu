@@ -166,8 +166,10 @@ template <class G> struct Result {
     // The epilogue on one piece's columns of a block.
     __device__ __forceinline__ void finish(f32 (&d)[G::COLS / 2], int from,
                                            finish::Origin block) const {
-        if constexpr (G::EXTRAS) {
+        if constexpr (G::TERMS == Terms::all) {
             finish::extras<G::ACT, G::PIECE_COLS>(d, from, extras, alpha, block, M, N);
+        } else if constexpr (G::TERMS == Terms::scales) {
+            finish::extras<G::ACT, G::PIECE_COLS>(d, from, extras.scales(), alpha, block, M, N);
         } else {
 #pragma unroll
             for (int j = from / 2; j < (from + G::PIECE_COLS) / 2; j++)
@@ -262,7 +264,7 @@ __device__ __forceinline__ void consume(const Consumer<G>& me, const Shared<G>& 
 }
 
 template <class T, class OUT, int BM, int BN, int STAGES, int CM, int CN, int SPLIT, Share SHARE,
-          Major A, Major B, Store STORE, Sums SUMS, Act ACT, bool EXTRAS>
+          Major A, Major B, Store STORE, Sums SUMS, Act ACT, Terms TERMS>
 __global__ void __cluster_dims__(CM * CN * SPLIT, 1, 1) __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
      const __grid_constant__ TensorMap map_c, const __grid_constant__ TensorMap map_scale, OUT* C,
@@ -270,7 +272,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
      i64 bias_m, i64 bias_n, const OUT* residual, i64 residual_m, i64 residual_n,
      i64 residual_batch, const f32* scale_m, const f32* scale_n, i32 scale_m_step,
      i32 scale_n_step, i32 scale_n_k) {
-    using G = Gemm<T, OUT, BM, BN, STAGES, CM, CN, SPLIT, SHARE, A, B, STORE, SUMS, ACT, EXTRAS>;
+    using G = Gemm<T, OUT, BM, BN, STAGES, CM, CN, SPLIT, SHARE, A, B, STORE, SUMS, ACT, TERMS>;
     extern __shared__ __align__(1024) u8 memory[];
     const Shared<G> shared(memory);
     const Maps maps{map_a, map_b, map_c, map_scale};
@@ -284,7 +286,9 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     } else {
         warp::take_registers<G::HEAVY ? 240 : 232>();
         const bool factors = !G::BLOCKWISE;  // else scales are those of blocks
-        const Result<G> result{C, c_row, c_batch, M, N, alpha,
+        const bool in_alpha = factors && G::TERMS == Terms::none;  // there are no others
+        const Result<G> result{C, c_row, c_batch, M, N,
+                               in_alpha ? uniform(alpha, scale_m, scale_n) : alpha,
                                {bias, bias_m, bias_n, residual, residual_m, residual_n,
                                 residual_batch, factors ? scale_m : nullptr,
                                 factors ? scale_n : nullptr, scale_m_step, scale_n_step}};

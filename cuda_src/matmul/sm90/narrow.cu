@@ -230,7 +230,8 @@ gemm_narrow(const __grid_constant__ TensorMap map_w, const __grid_constant__ Ten
     add_up(sums, shared.partial(), mine);
     if constexpr (SPLIT > 1) cluster::arrive();  // done with the peers' shared memory
     const bool factors = !S::BLOCKWISE;  // else scales are those of blocks
-    const Result<S> result{C, c_row, c_batch, M, N, alpha,
+    const Result<S> result{C, c_row, c_batch, M, N,
+                           factors && !S::EXTRAS ? uniform(alpha, scale_m, scale_n) : alpha,
                            {bias, 0, 1, residual, residual_row, 1, residual_batch,
                             factors ? scale_m : nullptr, factors ? scale_n : nullptr, scale_m_step,
                             scale_n_step}};

@@ -49,8 +49,8 @@ class PreparedMatmul:
         self.bytes_moved, self.flops = self.footprint, 2 * m * n * k
         slots = buffers.slots_for(case.l2, self.footprint, device, 4 * max(m * k, k * n))
         layout = str(case.params["layout"])
-        self.a = _operands(device, (m, k), k**-0.5, self.kind, layout[0] == "t", slots)
-        self.b = _operands(device, (k, n), 1.0, self.kind, layout[1] == "t", slots)
+        self.a = _operands(device, (m, k), k**-0.5, self.kind, layout[0] == "t", slots, 0)
+        self.b = _operands(device, (k, n), 1.0, self.kind, layout[1] == "t", slots, 1)
         self.scales = matmul_scales.random(mode, shape, device, slots)
         self.out = [device.empty((m, n), self.out_dtype.numpy) for _ in range(slots)]
         self._chosen = (_sample(m, _CHECKED_ROWS), _sample(n, _CHECKED_COLUMNS))
@@ -150,9 +150,13 @@ class PreparedMatmul:
 
 
 def _operands(device: Any, shape: tuple[int, int], factor: float, kind: Kind, transposed: bool,
-              slots: int) -> list[Any]:
-    """One random matrix per slot, no two alike; stored transposed if asked."""
-    rng = device.xp.random.default_rng(shape[0] * 31 + shape[1])
+              slots: int, which: int) -> list[Any]:
+    """One random matrix per slot, no two alike; stored transposed if asked.
+
+    Those of A and B (`which`) differ also where both are square: sums of squares lose far more
+    than others do where the tensor cores add up alone.
+    """
+    rng = device.xp.random.default_rng(2 * (shape[0] * 31 + shape[1]) + which)
     stored = shape[::-1] if transposed else shape
     matrices = [normal(device.xp, rng, stored, factor, kind, device.emulated)
                 for _ in range(slots)]

@@ -77,6 +77,14 @@ class Call:
         return any(factor is not None for factor in self.factors)
 
     @property
+    def terms(self) -> str:
+        """What `extras` are; see `Problem`."""
+        if not self.scaled or self.bias is not None or self.residual is not None:
+            return "all"
+        factors = [scale for scale in (self.scale_a, self.scale_b) if scale is not None]
+        return "uniform" if all(scale.size == 1 for scale in factors) else "scales"
+
+    @property
     def plain(self) -> bool:
         """Whether there is no epilogue at all."""
         return (not self.extras and not self.of_blocks and self.alpha == 1.0

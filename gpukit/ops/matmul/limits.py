@@ -73,14 +73,21 @@ def tunables(config: Gemm | Narrow, problem: Problem) -> dict[str, Value]:
     swapped = isinstance(config, Narrow) or config.swap
     dtype = specs.turned(problem.dtype) if swapped else problem.dtype
     common: dict[str, Value] = {"dtype": dtype, "out": problem.out, "act": problem.act,
-                                "extras": str(problem.extras).lower(), "sums": problem.sums}
+                                "sums": problem.sums}
+    reads = terms(problem)
     if isinstance(config, Narrow):
-        return {**common, "rows": config.rows, "bn": config.bn, "stages": config.stages,
+        return {**common, "extras": str(reads != "none").lower(), "rows": config.rows,
+                "bn": config.bn, "stages": config.stages,
                 "split": config.split}
     a, b = majors(config, problem)
-    return {**common, "bm": config.bm, "bn": config.bn, "stages": config.stages, "cm": config.cm,
-            "cn": config.cn, "split": config.split, "share": config.share, "a_major": a,
-            "b_major": b, "store": store(config, problem)}
+    return {**common, "terms": reads, "bm": config.bm, "bn": config.bn, "stages": config.stages,
+            "cm": config.cm, "cn": config.cn, "split": config.split, "share": config.share,
+            "a_major": a, "b_major": b, "store": store(config, problem)}
+
+
+def terms(problem: Problem) -> str:
+    """What the epilogue of a kernel is compiled to read: factors of whole matrices are in alpha."""
+    return "none" if not problem.extras or problem.terms == "uniform" else problem.terms
 
 
 def majors(config: Gemm, problem: Problem) -> tuple[str, str]:
@@ -166,7 +173,9 @@ def _registers(config: Gemm, problem: Problem) -> Iterator[str]:
         most = min(most, _MAX_BLOCKWISE - config.columns // 2 - 8 * blocks)
     if store(config, problem) == "direct":
         most = min(most, _MAX_DIRECT)
-    if problem.extras:
+    if terms(problem) == "scales":
+        most -= 8 * blocks
+    if terms(problem) == "all":
         single = blocks == 1 and config.split == 1
         most = min(most, _MAX_WITH_EXTRAS if single else _MAX_BLOCKS_WITH_EXTRAS[config.share])
     if needed > most:

@@ -184,7 +184,7 @@ def _write_out(c: Gemm, p: Problem, f: Figures) -> float:
     direct = limits.store(c, p) == "direct"
     elements = c.bm * c.bn / c.split
     cycles = elements * p.out_size / (f.write_direct if direct else f.write)
-    if p.extras:
+    if limits.terms(p) != "none":
         cycles += elements / 256 * f.extras
     return cycles + (f.exchange + f.exchange_element * c.bm * c.bn if c.split > 1 else 0.0)
 

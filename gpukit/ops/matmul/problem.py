@@ -44,6 +44,8 @@ class Problem:
             blocks. Where it cannot, A, B and factors are packed.
         extras: whether the epilogue reads memory.
         scales: whether there are factors of rows or columns.
+        terms: what `extras` are: "uniform", factors of whole matrices, "scales", also of rows and
+            columns, or "all".
         sums: "plain"; for 8-bit operands also "promoted" and "blocks", see `cuda_src`; "blocks32"
             and "blocks16" with factors of blocks of so many elements of K.
     """
@@ -64,6 +66,7 @@ class Problem:
     extras: bool = False
     scales: bool = False
     sums: str = "plain"
+    terms: str = "all"
 
     @property
     def itemsize(self) -> int:
@@ -113,7 +116,7 @@ def describe(call: Call) -> tuple[Problem, Layout]:
         m, n, k, batch, call.dtype, out_type.name, layout.a.major, layout.b.major, layout.a.tma,
         layout.b.tma, _storable(out, device),
         call.sums != "blocks" or scaling.addressable(call.scale_a, device), call.act, call.extras,
-        call.scaled, call.sums)
+        call.scaled, call.sums, call.terms)
     return problem, layout
 
 
