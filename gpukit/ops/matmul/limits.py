@@ -28,6 +28,7 @@ _MAX_DIRECT = 192  # where C leaves by plain stores
 _MAX_PROMOTED = 216  # with those of 128 bytes of K
 _MAX_BLOCKWISE = 208  # and with the factors of rows
 _MAX_WITH_EXTRAS = 128
+_MAX_WITH_SCALES = 144
 _MAX_BLOCKS_WITH_EXTRAS = {"rows": 104, "columns": 88, "pingpong": 104}  # two blocks of 64 rows
 
 # Registers of `narrow` for each column of a tile, and for the rest, found in the same way.
@@ -174,7 +175,7 @@ def _registers(config: Gemm, problem: Problem) -> Iterator[str]:
     if store(config, problem) == "direct":
         most = min(most, _MAX_DIRECT)
     if terms(problem) == "scales":
-        most -= 8 * blocks
+        most = min(most, _MAX_WITH_SCALES)
     if terms(problem) == "all":
         single = blocks == 1 and config.split == 1
         most = min(most, _MAX_WITH_EXTRAS if single else _MAX_BLOCKS_WITH_EXTRAS[config.share])
