@@ -15,7 +15,8 @@ from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.reference import sampling as ref
 from gpukit.reference.sampling import Settings
 
-SMALL = {"threads": 128, "cluster": 2, "stage": 16}
+SMALL = {"threads": 256, "cluster": 2}
+RESIDENT = {"threads": 128, "cluster": 2, "stage": 16}  # rows kept in shared memory
 SLACK = 1e-6  # of thresholds and borders of the draw: what f32 rounding may decide
 
 
@@ -54,13 +55,26 @@ FILTERS = [Settings(), Settings(top_k=5), Settings(0.7, 20, 0.8),
            Settings(1.0, 400, 0.9), Settings(1.0, 400, 0.9, joint=True), Settings(0.0)]
 
 
+@pytest.mark.parametrize("tunables", [SMALL, RESIDENT], ids=["streamed", "resident"])
 @pytest.mark.parametrize("settings", FILTERS, ids=str)
-def test_sets_probabilities_and_tokens(settings: Settings) -> None:
+def test_sets_probabilities_and_tokens(settings: Settings, tunables: dict[str, int]) -> None:
     x = random(2, 1003)
     x[1] = np.round(x[1])  # ties
-    ids, distribution, status = draw(x, settings)
+    ids, distribution, status = draw(x, settings, tunables=tunables)
     judge(ids, distribution, x, settings)
     assert (status == 1).all()
+
+
+@pytest.mark.parametrize("settings", [
+    Settings(), Settings(1.0, 40, 0.9), Settings(1.0, 1100, 0.95), Settings(1.0, 0, 0.97),
+    Settings(1.0, 1100, 0.95, 0.001, True)], ids=str)
+@pytest.mark.parametrize("width", [3004, 2051])
+def test_rows_longer_than_the_list(settings: Settings, width: int) -> None:
+    """Every way through the streaming kernel, with and without bulk copies."""
+    x = random(2, width, 20)
+    x[1] = np.round(x[1])
+    ids, distribution, _ = draw(x, settings)
+    judge(ids, distribution, x, settings)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -82,10 +96,10 @@ def test_tiny_vocabularies(width: int) -> None:
 def test_the_token_does_not_depend_on_how_the_row_is_shared_out() -> None:
     x = random(1, 2000, 3)
     for settings in ({"top_k": 40, "top_p": 0.9}, {"top_p": 0.95}, {"top_k": 300, "min_p": 0.01}):
-        ids = {int(sampling.sample(x, seed=s, tunables=tunables, **settings)[0])
-               for tunables in (SMALL, {"threads": 256, "cluster": 1, "stage": 16},
-                                {"threads": 128, "cluster": 8, "stage": 16, "candidates": 2048})
-               for s in (11,)}
+        ids = {int(sampling.sample(x, seed=11, tunables=tunables, **settings)[0])
+               for tunables in (SMALL, {"threads": 512, "cluster": 1}, RESIDENT,
+                                {"threads": 256, "cluster": 8, "list": 2048},
+                                {"threads": 128, "cluster": 8, "stage": 16, "candidates": 2048})}
         assert len(ids) == 1
 
 
@@ -247,8 +261,16 @@ def test_uniform_is_philox() -> None:
     (lambda: sampling.argmax(np.zeros((2, 0), np.float32)), ArgumentError, "has 0 columns"),
     (lambda: sampling.softmax(np.broadcast_to(np.float32(0), (1, 10**6))), ArgumentError,
      "consecutive elements"),
-    (lambda: sampling.sample(np.zeros((1, 500_000), np.float32)), UnsupportedError,
-     "rows of 500000 tokens do not fit"),
+    (lambda: sampling.sample(np.zeros((1, 500_000), np.float32), tunables=RESIDENT),
+     UnsupportedError, "rows of 500000 tokens do not fit"),
+    (lambda: sampling.top_k(random(1, 8), 0), ArgumentError, "k=0 is not accepted"),
+    (lambda: sampling.top_k(random(1, 8), 1025), UnsupportedError, "at most 1024"),
+    (lambda: sampling.verify_drafts(np.zeros((2, 3), np.int16), random(2, 8)), ArgumentError,
+     "int32 or int64 [B, n]"),
+    (lambda: sampling.beam_step(random(4, 8), np.zeros((3, 1), np.float32), 2), ArgumentError,
+     "B * beams = 4"),
+    (lambda: sampling.scatter(random(2, 8), np.zeros(3, np.int32), 0.0), ArgumentError,
+     "int32 or int64 [n, 2]"),
 ])
 def test_refusals_name_the_argument(attempt: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error) as caught:
