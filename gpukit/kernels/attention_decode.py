@@ -30,11 +30,14 @@ _PARAMS = (
     Param("table", "pointer", "[sequences, entries], u32, page numbers, or null"),
     Param("sinks", "pointer", "[heads], f32, or null"),
     Param("slopes", "pointer", "[heads], f32, of ALiBi, or null"),
+    Param("extra", "pointer", "[sequences, tokens, heads, keys or distances], or null"),
     Param("values", "pointer", "workspace of parts > 1: f32 [sequences, blocks, parts, rows, dim]"),
     Param("statistics", "pointer", "workspace: f32, half the size of values"),
     Param("arrived", "pointer", "u32 [sequences, blocks, cluster], zeros, which it leaves zeros"),
     *_STRIDES,
     Param("table_row", "i64", "entries from sequence to sequence"),
+    *(Param(f"extra_{step}", "i64", "elements") for step in ("batch", "token", "head")),
+    Param("extent", "i32", "distances that have a relative logit"),
     Param("shift", "i32", "log2 of the rows of a page"),
     Param("keys", "i32", "most keys of a sequence"),
     Param("tokens", "i32", "query tokens of a sequence, its last ones"),
@@ -64,14 +67,14 @@ _VARIANTS: tuple[dict[str, Value], ...] = (
     {"pages": "any", "cluster": 8}, {"dim": 64, "pages": "whole"}, {"dim": 80},
     {"dim": 96, "form": "plain"}, {"dim": 192}, {"dim": 256}, {"dim": 256, "form": "plain"},
     {"dim": 256, "form": "transposed_16"},
-    {"warps": 8, "stages": 3},
+    {"warps": 8, "stages": 3}, {"extra": "bias"}, {"extra": "relative", "form": "plain"},
 )
 
 D6 = KernelSpec(
     name="attention.decode.d6",
     source="attention/decode/d6_split.cu",
     entry="d6_split<{dtype}, {dim}, form::{form}, {warps}, {stages}, {cluster}, Pages::{pages}, "
-          "{blocks}>",
+          "Extra::{extra}, {blocks}>",
     summary="split keys: a ring of cp.async per warp, mma.sync, combined in the same launch",
     archs=("sm_90", "sm_100"),
     tunables=(
@@ -83,6 +86,7 @@ D6 = KernelSpec(
         Tunable("cluster", CLUSTERS, 1, "CTAs that combine through shared memory"),
         Tunable("pages", ("none", "whole", "any"), "none",
                 "contiguous; pages of a multiple of 16 rows; pages of any power of two"),
+        Tunable("extra", ("none", "bias", "relative"), "none", "a term of the caller's in scores"),
         Tunable("blocks", (1, 2, 3, 4, 6, 8), 1, "CTAs per SM that registers must suffice for"),
     ),
     params=_PARAMS,
@@ -108,7 +112,8 @@ def together_bytes(tunables: Tunables) -> int:
 D7 = KernelSpec(
     name="attention.decode.d7",
     source="attention/decode/d7_transposed.cu",
-    entry="d7_transposed<{dtype}, {dim}, {rows}, {stages}, {cluster}, Pages::{pages}, {blocks}>",
+    entry="d7_transposed<{dtype}, {dim}, {rows}, {stages}, {cluster}, Pages::{pages}, "
+          "Extra::{extra}, {blocks}>",
     summary="the transposed form on wgmma: keys on M, a group's query rows on N",
     archs=("sm_90a",),
     tunables=(
@@ -119,7 +124,9 @@ D7 = KernelSpec(
     params=_PARAMS,
     shared_bytes=together_bytes,
     variants=({}, {"rows": 16, "dtype": "f16"}, {"rows": 32, "pages": "whole"},
-              {"rows": 64, "cluster": 8}, {"dim": 64, "pages": "any"}, {"dim": 256, "stages": 1}),
+              {"rows": 64, "cluster": 8}, {"dim": 64, "pages": "any"}, {"dim": 256, "stages": 1},
+              {"extra": "bias"}, {"extra": "relative", "rows": 32},
+              {"dim": 256, "stages": 3, "rows": 32}),
     requires=D6.requires,
 )
 

@@ -88,13 +88,17 @@ def in_pages(caches: list[np.ndarray], case: Case, rng: np.random.Generator
 
 def worst(got: tuple[np.ndarray, np.ndarray], given: Inputs, case: Case, rules: Rules) -> float:
     """The largest error of output and LSE, in units of what is allowed."""
-    errors, dtype = [0.0], dtypes.parse(case.dtype)
-    for b, length in enumerate(case.lengths):
-        operands = given.q[b:b + 1], given.k[b:b + 1, :length], given.v[b:b + 1, :length]
-        want, bound = oracle(*operands, rules), bounds(*operands, dtype, rules)
-        errors += [scaled_error(got[0][b:b + 1].astype(np.float64), want.out, bound.out),
-                   scaled_error(got[1][b:b + 1].astype(np.float64), want.lse, bound.lse)]
-    return max(errors)
+    return max(error_of(got, given, case, b, rules) for b in range(len(case.lengths)))
+
+
+def error_of(got: tuple[np.ndarray, np.ndarray], given: Inputs, case: Case, b: int,
+             rules: Rules) -> float:
+    """`worst` of one sequence."""
+    dtype, length = dtypes.parse(case.dtype), case.lengths[b]
+    operands = given.q[b:b + 1], given.k[b:b + 1, :length], given.v[b:b + 1, :length]
+    want, bound = oracle(*operands, rules), bounds(*operands, dtype, rules)
+    return max(scaled_error(got[0][b:b + 1].astype(np.float64), want.out, bound.out),
+               scaled_error(got[1][b:b + 1].astype(np.float64), want.lse, bound.lse))
 
 
 def cut(form: str, cluster: int = 1, parts: int = 1, warps: int = 2, stages: int = 2) -> Config:

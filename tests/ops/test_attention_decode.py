@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decode_cases import FORMS, MASKS, NOWHERE, TERMS, Case, cut, inputs, worst
+from decode_cases import FORMS, MASKS, NOWHERE, TERMS, Case, cut, error_of, inputs, worst
 
 import gpukit
 from gpukit import dtypes, emulator
@@ -100,6 +100,37 @@ def test_terms(form: str, extra: str) -> None:
     assert attend(case, cut(form, parts=2), rules, **{extra: value}) <= 1
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 70), (2, 4, 3, 70), (1, 4, 3, 70), (2, 1, 3, 70)])
+@pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_16"])
+def test_bias(form: str, shape: tuple[int, ...]) -> None:
+    case, rng = Case((2, 60), 70, tokens=3), np.random.default_rng(1)
+    bias = rng.standard_normal(shape).astype(dtypes.parse("bf16").numpy)
+    bias[..., 5] = -np.inf
+    given, dense = inputs(case), bias if bias.ndim == 4 else bias[:, None]
+    got = gpukit.attention_decode(**given.call, bias=bias, return_lse=True,
+                                  plan=planned(case, cut(form, parts=2), "bias"))
+    for b, length in enumerate(case.lengths):
+        own = dense[b if len(dense) > 1 else 0][None, ..., :length].astype(np.float64)
+        rules = Rules(mask="causal", bias=own)
+        assert error_of(got, given, case, b, rules) <= 1
+
+
+@pytest.mark.parametrize("mask", ["causal", "sliding_causal"])
+@pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_16"])
+def test_relative_logits(form: str, mask: str) -> None:
+    case, rng = Case((2, 60), 70, tokens=3, page=2), np.random.default_rng(1)
+    logits = rng.standard_normal((2, 3, 4, 9)).astype(dtypes.parse("bf16").numpy)
+    given, words = inputs(case), {"mask": mask, **MASKS[mask]}
+    got = gpukit.attention_decode(**given.call, relative=logits, return_lse=True, **words,
+                                  plan=planned(case, cut(form, parts=2), "relative"))
+    for b in range(2):
+        assert error_of(got, given, case, b, Rules(**words, relative=logits[b:b + 1])) <= 1
+
+
+def planned(case: Case, config: Config, extra: str) -> DecodePlan:
+    return DecodePlan(emulated.current(), case.problem()._replace(extra=extra), config)
+
+
 def test_an_evicted_part_of_a_window_is_not_read() -> None:
     case = Case((90,), 96, page=16)
     given = inputs(case)
@@ -179,6 +210,10 @@ def test_wrong_arguments_are_named() -> None:
     refused(ArgumentError, "page_table has shape", page_table=np.zeros((1, 1), np.uint32))
     refused(UnsupportedError, "pages of 6 rows", k=k[:, :6], v=k[:, :6],
             page_table=np.zeros((2, 1), np.uint32))
+    refused(ArgumentError, "bias has shape", bias=np.zeros((2, 1, 7), q.dtype))
+    refused(ArgumentError, "bias has strides", bias=np.zeros((2, 1, 16), q.dtype)[..., ::2])
+    refused(ArgumentError, "relative has dtype", relative=np.zeros((2, 1, 4, 3), np.float32))
+    refused(ArgumentError, "relative is for", relative=np.zeros((2, 1, 4, 3), q.dtype), mask="null")
     refused(ArgumentError, "window=None", mask="sliding")
     refused(ArgumentError, "softcap=-1", softcap=-1.0)
     refused(ArgumentError, "out has shape", out=np.zeros((2, 1, 4, 32), q.dtype))

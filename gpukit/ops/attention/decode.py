@@ -22,8 +22,8 @@ _PLANS = 256  # a program that never repeats a shape must not grow without bound
 def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table: Any = None,
                      mask: str = "causal", window: int | None = None, chunk: int | None = None,
                      scale: float | None = None, softcap: float = 0.0, sinks: Any = None,
-                     alibi: Any = None, out: Any = None, return_lse: bool = False,
-                     plan: DecodePlan | None = None) -> Any:
+                     alibi: Any = None, bias: Any = None, relative: Any = None, out: Any = None,
+                     return_lse: bool = False, plan: DecodePlan | None = None) -> Any:
     """softmax(scale q k^T) v for the last tokens of each sequence, read at memory speed.
 
     Query t of T stands at position length - T + t of its sequence, its own key included in the
@@ -44,6 +44,10 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         softcap: scores become softcap tanh(scores / softcap); 0: none.
         sinks: float32 [heads], a logit more in each head's softmax, unscaled.
         alibi: float32 [heads], slopes: -slope times distance is added to scores.
+        bias: added to scores, of q's dtype, [sequences, tokens, keys] or [sequences or 1, heads or
+            1, tokens, keys], keys being all that k or the page table has room for.
+        relative: of q's dtype and shape but for the last axis: entry p - j is added where there is
+            one. For causal and sliding_causal, neither with sinks nor with bias.
         out: where to put the result; q's shape and dtype.
         return_lse: also return the logarithm of each softmax's sum.
         plan: from `DecodePlan.of`: the memory in which splits of a sequence meet. Without one,
@@ -59,7 +63,7 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         ArgumentError: an argument's shape, dtype, strides, value or device.
         UnsupportedError: a dtype, head dim or page size that no kernel takes.
     """
-    given = Given(q, k, v, out, lengths, page_table, sinks, alibi,
+    given = Given(q, k, v, out, lengths, page_table, sinks, alibi, bias, relative,
                   (mask, window, chunk, scale, softcap, bool(return_lse)))
     results = decode_warm.call(given, plan) or _the_long_way(given, plan)
     return results if return_lse else results[0]
@@ -71,7 +75,8 @@ def _the_long_way(given: Given, own: DecodePlan | None) -> tuple[Any, Any]:
     call = decode_arguments.check(
         given.q, given.k, given.v, out=given.out, return_lse=return_lse, lengths=given.lengths,
         page_table=given.table, mask=mask, window=window, chunk=chunk, scale=scale,
-        softcap=softcap, sinks=given.sinks, alibi=given.slopes)
+        softcap=softcap, sinks=given.sinks, alibi=given.slopes, bias=given.bias,
+        relative=given.relative)
     if own is not None:
         own.require(call)
     if call.out.size:
@@ -107,12 +112,13 @@ class DecodePlan:
         self._kernel = device.compile(self.config.spec, self.config.tunables(problem))
 
     @classmethod
-    def of(cls, q: Any, k: Any, v: Any, *, page_table: Any = None,
-           config: Config | None = None) -> DecodePlan:
+    def of(cls, q: Any, k: Any, v: Any, *, page_table: Any = None, bias: Any = None,
+           relative: Any = None, config: Config | None = None) -> DecodePlan:
         """The plan of calls with such arrays; see `attention_decode`."""
         call = decode_arguments.check(
-            q, k, v, out=None, return_lse=False, lengths=None, page_table=page_table, mask="null",
-            window=None, chunk=None, scale=None, softcap=0.0, sinks=None, alibi=None)
+            q, k, v, out=None, return_lse=False, lengths=None, page_table=page_table,
+            mask="causal", window=None, chunk=None, scale=None, softcap=0.0, sinks=None, alibi=None,
+            bias=bias, relative=relative)
         return cls(call.device, call.problem, config)
 
     def require(self, call: Call) -> None:
@@ -136,8 +142,9 @@ class DecodePlan:
         work = map(self.device.pointer, (self._values, self._statistics, self._arrived))
         strides = (step for array in (call.q, call.k, call.v, call.out) for step in _steps(array))
         table_row = 0 if call.table is None else call.table.strides[0] // 4
-        rest = (*work, *strides, table_row, max(0, p.page.bit_length() - 1), p.keys, p.tokens,
-                p.group, p.heads, mask.left, mask.right, mask.chunk or FAR, call.scale * _LOG2_E,
+        rest = (*work, *strides, table_row, *_steps(call.extra), _extent(call),
+                max(0, p.page.bit_length() - 1), p.keys, p.tokens, p.group, p.heads, mask.left,
+                mask.right, mask.chunk or FAR, call.scale * _LOG2_E,
                 call.scale / cap if cap else 0.0, cap * _LOG2_E)
 
         def launch(*arrays: Any) -> None:
@@ -148,7 +155,13 @@ class DecodePlan:
 
 def _steps(array: Any) -> list[int]:
     """Elements from sequence (or page) to the next, from row to row and from head to head."""
+    if array is None:
+        return [0, 0, 0]
     return [step // array.dtype.itemsize for step in array.strides[:3]]
+
+
+def _extent(call: Call) -> int:
+    return int(call.extra.shape[3]) if call.problem.extra == "relative" else 0
 
 
 _plans: OrderedDict[tuple[Any, ...], DecodePlan] = OrderedDict()

@@ -10,7 +10,7 @@ from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.attention_decode import DIMS
 from gpukit.ops import arrays
-from gpukit.ops.attention import masks
+from gpukit.ops.attention import decode_extra, masks
 from gpukit.ops.attention.plan import Problem
 
 _F = "attention_decode"
@@ -26,6 +26,8 @@ class Call:
         q, out: [sequences, tokens, heads, dim].
         k, v: [sequences or pages, rows, KV heads, dim].
         lse: None or f32 [sequences, heads, tokens].
+        extra: None, bias [sequences, tokens, heads, keys] or relative logits [sequences, tokens,
+            heads, extent].
         single: the caller's q has no axis of tokens.
     """
 
@@ -40,6 +42,7 @@ class Call:
     table: Any
     sinks: Any
     slopes: Any
+    extra: Any
     mask: masks.Mask
     scale: float
     softcap: float
@@ -49,7 +52,7 @@ class Call:
     def arrays(self) -> tuple[Any, ...]:
         """In the order of the kernels' parameters."""
         return (self.q, self.k, self.v, self.out, self.lse, self.lengths, self.table, self.sinks,
-                self.slopes)
+                self.slopes, self.extra)
 
     def results(self) -> tuple[Any, Any]:
         """out and lse of the rank that the caller has."""
@@ -60,7 +63,7 @@ class Call:
 
 def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, page_table: Any,
           mask: str, window: int | None, chunk: int | None, scale: float | None, softcap: float,
-          sinks: Any, alibi: Any) -> Call:
+          sinks: Any, alibi: Any, bias: Any, relative: Any) -> Call:
     """The call, or an error that names the argument.
 
     Raises:
@@ -83,6 +86,8 @@ def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, p
     _check_vector("sinks", sinks, "float32", problem.heads)
     _check_vector("alibi", alibi, "float32", problem.heads)
     chosen = masks.named(_F, mask, window, chunk, False)
+    extra = decode_extra.check(device, problem, q, single, chosen, bias, relative, sinks)
+    problem = problem._replace(extra=extra.kind)
     scale = problem.dim**-0.5 if scale is None else arrays.check_scalar(_F, "scale", scale)
     softcap = _softcap(softcap)
     out = _output(device, out, q)
@@ -90,8 +95,8 @@ def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, p
         arrays.check_no_overlap(_F, name, out, array, device, same_ok=name == "q")
     shape = problem.sequences, problem.heads, problem.tokens
     lse = device.empty(shape, "float32") if return_lse else None
-    return Call(device, problem, q, k, v, out, lse, lengths, page_table, sinks, alibi, chosen,
-                scale, softcap, single)
+    return Call(device, problem, q, k, v, out, lse, lengths, page_table, sinks, alibi,
+                extra.array, chosen, scale, softcap, single)
 
 
 def _adopt(device: Device, name: str, array: Any) -> Any:

@@ -30,6 +30,8 @@ class Given(NamedTuple):
     table: Any
     sinks: Any
     slopes: Any
+    bias: Any
+    relative: Any
     words: tuple[Any, ...]  # the last one: whether the LSE is wanted
 
 
@@ -69,7 +71,8 @@ def call(given: Given, plan: Any) -> Any:
     entry = _find(given, plan)
     if entry is None:
         return None
-    q, k, v, out, lengths, table, sinks, slopes, words = given
+    q, k, v, out, lengths, table, sinks, slopes, bias, relative, words = given
+    extra = relative if bias is None else bias
     at_q, at_k, at_v = q.data.ptr, k.data.ptr, v.data.ptr
     if out is None:
         out = _state.ndarray(entry.shape, entry.dtype, _state.alloc(entry.nbytes))
@@ -78,7 +81,8 @@ def call(given: Given, plan: Any) -> Any:
     lse = _state.ndarray(entry.lse_shape, "f4") if words[-1] else None
     entry.launch(at_q, at_k, at_v, out.data.ptr, 0 if lse is None else lse.data.ptr,
                  0 if lengths is None else lengths.data.ptr, 0 if table is None else table.data.ptr,
-                 0 if sinks is None else sinks.data.ptr, 0 if slopes is None else slopes.data.ptr)
+                 0 if sinks is None else sinks.data.ptr, 0 if slopes is None else slopes.data.ptr,
+                 0 if extra is None else extra.data.ptr)
     return out, lse
 
 
