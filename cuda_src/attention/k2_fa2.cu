@@ -60,7 +60,7 @@ __device__ __forceinline__ void fetch(u8* to, const Source<T>& from, i32 first) 
     const T* at = from.data + (first + row) * from.step + chunk * 8;
     to += Rows<T, COLUMNS>::offset(row, chunk);
     const i32 rows = chunk < COLUMNS / 8 ? from.rows - first - row : 0;
-#pragma unroll
+#pragma unroll (COLUMNS <= 64 ? 8 : 4)
     for (int i = 0; i < ROWS; i += STEP, at += STEP * from.step)
         cp_async::copy<CHUNK, false>(to + i * Rows<T, COLUMNS>::PITCH, i < rows ? at : from.data,
                                      i < rows ? CHUNK : 0);
@@ -73,11 +73,21 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
     f32 s[REPEAT][N / 2], o[REPEAT][DV / 2];
     u32 p[REPEAT][N / 4];
     Softmax softmax[REPEAT];
-    Interval seen[REPEAT][2];
     RowTerms<T, TERMS> terms[REPEAT][2];
+
+    // Computed again wherever it is wanted: registers are short.
+    static __device__ __forceinline__ i32 row(int m, int h) {
+        return (threadIdx.x / 32 * REPEAT + m) * 16 + threadIdx.x % 32 / 4 + 8 * h;
+    }
+    // Addresses that start from here are not kept from step to step.
+    static __device__ __forceinline__ u32 fresh(u32 address) {
+        asm volatile("" : "+r"(address));
+        return address;
+    }
 
     // S = Q K^T from shared memory.
     __device__ __forceinline__ void scores(u32 q, u32 k) {
+        q = fresh(q), k = fresh(k);
         const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
         for (int m = 0; m < REPEAT; m++)
@@ -102,6 +112,7 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
     }
     // O += P V.
     __device__ __forceinline__ void values(u32 v) {
+        v = fresh(v);
         const u32 lane = threadIdx.x % 32;
 #pragma unroll
         for (int kk = 0; kk < N / 16; kk++) {
@@ -167,21 +178,19 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
     const f32 c = TERMS ? LOG2E : scale * LOG2E;
 
     TILE tile;
-    Row rows[REPEAT][2];
+    const auto row = [&](int m, int h) {
+        const i32 query = first_row + TILE::row(m, h);
+        return Row{head, query, query < sequence.queries};
+    };
 #pragma unroll
     for (int m = 0; m < REPEAT; m++) {
 #pragma unroll
         for (int i = 0; i < DV / 2; i++) tile.o[m][i] = 0.0f;
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const i32 query = first_row + (threadIdx.x / 32 * REPEAT + m) * 16 +
-                              threadIdx.x % 32 / 4 + 8 * h;
-            rows[m][h] = {head, query, query < sequence.queries};
-            tile.seen[m][h] = visible.of(query);
-            if (TERMS != 0 && rows[m][h].exists)
-                tile.terms[m][h].start(terms, batch, head, query, q_at, sequence.q_first + query,
-                                       visible.shift);
-        }
+        for (int h = 0; h < 2; h++)
+            if (TERMS != 0 && row(m, h).exists)
+                tile.terms[m][h].start(terms, batch, head, row(m, h).query, q_at,
+                                       sequence.q_first + row(m, h).query, visible.shift);
     }
 
     u8 *shared_q = memory, *shared_k = shared_q + TILE::Q_BYTES, *shared_v = shared_k + TILE::K_BYTES;
@@ -205,7 +214,8 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
             if constexpr (TERMS != 0)
                 add_terms<T, TERMS>(tile.s[m], tile.terms[m], j * N, sequence.keys, terms);
             if ((j + 1) * N > visible.of(first_row).end || j * N < visible.of(last_row).first)
-                hide<MASK>(tile.s[m], tile.seen[m], j * N);
+                hide<MASK>(tile.s[m], {visible.of(row(m, 0).query), visible.of(row(m, 1).query)},
+                           j * N);
             scale_rows(tile.o[m], tile.softmax[m].step(tile.s[m], c));
             pack_all<T>(tile.p[m], tile.s[m]);
         }
@@ -213,7 +223,7 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
     }
 #pragma unroll
     for (int m = 0; m < REPEAT; m++) {
-        finish_row<0>(results, rows[m][0], q_at, sequence.q_first, tile.o[m], tile.softmax[m], c);
-        finish_row<1>(results, rows[m][1], q_at, sequence.q_first, tile.o[m], tile.softmax[m], c);
+        finish_row<0>(results, row(m, 0), q_at, sequence.q_first, tile.o[m], tile.softmax[m], c);
+        finish_row<1>(results, row(m, 1), q_at, sequence.q_first, tile.o[m], tile.softmax[m], c);
     }
 }

@@ -172,7 +172,7 @@ K2 = KernelSpec(
     shared_bytes=_fa2_shared,
     variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
               {"d": 256, "dv": 256, "warps": 8, "repeat": 1},
-              {"mask": "window", "terms": 15, "d": 80, "dv": 80}),
+              {"mask": "window", "terms": 15, "d": 80, "dv": 80, "repeat": 1}),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",),
 )
 

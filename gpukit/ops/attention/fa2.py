@@ -29,11 +29,11 @@ def launch(problem: Problem, **given: Value) -> None:
 
 
 def tunables(problem: Problem) -> dict[str, Value]:
-    """The variant for these heads: wide ones leave registers for 16 rows a warp, narrow ones for
-    more keys per step."""
-    widest = max(problem.d, problem.dv)
-    wide = widest > 128
+    """The variant for these heads: 32 queries a warp where registers allow it, and many keys
+    per step where heads are narrow."""
+    widest, policy = max(problem.d, problem.dv), problem.mask.policy
+    crowded = widest > 128 or policy == "window" or problem.terms.bits
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv,
-            "n": 128 if widest <= 64 else 64,
-            "warps": 8 if wide else 4, "repeat": 1 if wide else 2, "mask": problem.mask.policy,
+            "n": 128 if widest <= 64 else 64, "warps": 8 if widest > 128 else 4,
+            "repeat": 1 if crowded else 2, "mask": policy,
             "terms": problem.terms.bits}
