@@ -104,7 +104,10 @@ def _mass_above(x: Array, weight: Array) -> Array:
 
 def draw(probabilities: Array, seed: int, position: int = 0, slack: float = 0.0) -> set[int]:
     """The tokens that (seed, position) may draw: more than one only within `slack` of a border."""
-    words = philox(seed, position, 0, DRAW)
+    return _draw(probabilities, philox(seed, position, 0, DRAW), slack)
+
+
+def _draw(probabilities: Array, words: tuple[int, int, int, int], slack: float) -> set[int]:
     u = (words[0] << 32 | words[1]) / 2.0**64
     upto = np.cumsum(probabilities)
     live = np.flatnonzero(probabilities)
@@ -123,6 +126,51 @@ def gumbel_scores(logits: NDArray[np.generic], temperature: float, seed: int,
     bits = np.array(words, np.float64).reshape(-1)[:logits.size]
     noise = -np.log(-np.log1p(-(bits + 0.5) / 2.0**32))
     return np.asarray(clean(logits) / temperature + noise, dtype=np.float64)
+
+
+def top_k(logits: NDArray[np.generic], k: int) -> tuple[Array, NDArray[np.int64]]:
+    """The k largest of one row in order, lower tokens first among equals; padded."""
+    x = clean(logits)
+    order = np.lexsort((np.arange(x.size), -x))[:k]
+    order = order[x[order] > -np.inf]
+    values, tokens = np.full(k, -np.inf), np.full(k, -1, np.int64)
+    values[: order.size], tokens[: order.size] = x[order], order
+    return values, tokens
+
+
+def beam_step(logits: NDArray[np.generic], scores: NDArray[np.generic],
+              best: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Beams, tokens and scores of one batch entry's best continuations: logits [beams, V]."""
+    x = np.asarray(logits).astype(np.float64)
+    most = x.max(axis=1, keepdims=True)
+    log_p = x - most - np.log(np.exp(x - most).sum(axis=1, keepdims=True))
+    values, flat = top_k((log_p + np.asarray(scores, np.float64)[:, None]).reshape(-1), best)
+    beams = np.where(flat < 0, -1, flat // x.shape[1])
+    return beams, np.where(flat < 0, -1, flat % x.shape[1]), values
+
+
+def verify(drafts: NDArray[np.integer], target: NDArray[np.generic],
+           draft: NDArray[np.generic] | None, seed: int, position: int = 0,
+           slack: float = 0.0) -> tuple[int, set[int]]:
+    """Of one row: how many drafts stand, and the tokens that may follow them."""
+    q = np.nan_to_num(np.asarray(target, np.float64))
+    n, width = len(drafts), q.shape[1]
+    p = np.zeros((n, width))
+    if draft is not None:
+        p = np.nan_to_num(np.asarray(draft, np.float64))
+    else:
+        for i, token in enumerate(drafts):
+            if 0 <= token < width:
+                p[i, token] = 1.0
+    stand = 0
+    for token in drafts:
+        u = (philox(seed, position, stand, ACCEPT)[0] >> 8) * 2.0**-24
+        if not (0 <= token < width and u * p[stand, token] < q[stand, token]):
+            break
+        stand += 1
+    rest = np.maximum(q[stand] - p[stand], 0.0) if stand < n else q[stand]
+    rest = rest if rest.sum() > 0 else q[stand]
+    return stand, _draw(rest / rest.sum(), philox(seed, position, 0, RESIDUAL), slack)
 
 
 def penalize(logits: NDArray[np.generic], counts: dict[int, int], frequency: float,

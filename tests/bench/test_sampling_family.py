@@ -37,9 +37,9 @@ def test_a_kernel_has_the_settings_it_uses(family):
         ("sampling.sample", 0, 0.8), ("sampling.sample", 50, 0.8)]
 
 
-@pytest.mark.parametrize("kernel", ["argmax", "softmax", "sample"])
+@pytest.mark.parametrize("kernel", ["argmax", "softmax", "sample", "resident", "gumbel", "top_k"])
 def test_the_check_takes_the_right_answer_alone(family, kernel):
-    case = prepared(family, kernel=kernel, shape="3x40")
+    case = prepared(family, kernel=kernel, shape="3x40", top_k="5")
     case.poison()
     assert not case.check().ok
     case.work.launch(0)

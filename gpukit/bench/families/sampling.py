@@ -17,12 +17,12 @@ from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import CLUSTERS, STAGES, THREADS
 
-KERNELS = ("sample", "softmax", "argmax")
+KERNELS = ("sample", "resident", "gumbel", "top_k", "softmax", "argmax")
 _MOST_EMULATED = 1 << 14  # logits; some seconds per case
 _LAUNCH_AXES = (
     Axis("cluster", (AUTO,), Auto(CLUSTERS), "CTAs that share a row"),
-    Axis("threads", (AUTO,), Auto(THREADS), "threads per CTA"),
-    Axis("stage", (AUTO,), Auto(STAGES), "KiB of a row per CTA; not for argmax"),
+    Axis("threads", (AUTO,), Auto(THREADS), "threads per CTA; streaming from 256 on"),
+    Axis("stage", (AUTO,), Auto(STAGES), "KiB of a row per CTA; of resident"),
 )
 
 
@@ -47,13 +47,14 @@ class Reals:
 
 
 _SETTINGS = (
-    Axis("temperature", (0.8,), Reals(0.0, 1e30), "divides the logits; not for argmax"),
-    Axis("top_k", (50,), Integers(0), "tokens to keep, 0: all; of sample, as those that follow"),
-    Axis("top_p", (0.9,), Reals(0.0, 1.0), "mass to keep, 1: all"),
+    Axis("temperature", (0.8,), Reals(0.0, 1e30), "divides the logits; not for argmax and top_k"),
+    Axis("top_k", (50,), Integers(0), "tokens to keep, 0: all; of the samplers and top_k"),
+    Axis("top_p", (0.9,), Reals(0.0, 1.0), "mass to keep, 1: all; of samplers, as min_p"),
     Axis("min_p", (0.0,), Reals(0.0, 1.0), "least probability, relative to the largest; 0: any"),
 )
-_USED = {"argmax": (), "softmax": ("temperature",),
-         "sample": ("temperature", "top_k", "top_p", "min_p")}
+_SAMPLER = ("temperature", "top_k", "top_p", "min_p")
+_USED = {"argmax": (), "softmax": ("temperature",), "gumbel": ("temperature",),
+         "top_k": ("top_k",), "sample": _SAMPLER, "resident": _SAMPLER}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ class SamplingFamily:
     def axes(self) -> tuple[Axis, ...]:
         """Kernel, shape, dtype, the sampler's settings, then how to launch."""
         return (
-            Axis("kernel", ("sample",), Choices(KERNELS), "what to run", metavar="KERNEL[,...]"),
+            Axis("kernel", ("sample",), Choices(KERNELS),
+                 "what to run; sample streams rows, resident keeps them in shared memory",
+                 metavar="KERNEL[,...]"),
             Axis("shape", ((64, 128256),), Shapes(("B", "V"), minimum=1), "rows and vocabulary",
                  metavar="BxV[,...]", emulated=((2, 1000),)),
             Axis("dtype", ("f32",), DTypes(("f32", "f16", "bf16")), "type of the logits",
@@ -80,7 +83,7 @@ class SamplingFamily:
         found = []
         for kernel, dtype, (b, v) in itertools.product(
                 *(selection[name] for name in ("kernel", "dtype", "shape"))):
-            names = (*_USED[kernel], "cluster", "threads", *(("stage",) * (kernel != "argmax")))
+            names = (*_USED[kernel], "cluster", "threads", *(("stage",) * (kernel == "resident")))
             for values in itertools.product(*(selection[name] for name in names)):
                 chosen = {n: x for n, x in zip(names, values, strict=True) if x != AUTO}
                 found.append(Case(self.name, f"sampling.{kernel}", dtype, {"b": b, "v": v}, chosen))

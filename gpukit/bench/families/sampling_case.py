@@ -14,7 +14,7 @@ from gpukit.bench.families.sampling_peers import PEERS, Problem
 from gpukit.bench.model import Case, CheckResult
 from gpukit.bench.peers import Absent
 from gpukit.measure import Work
-from gpukit.ops.sampling import explain
+from gpukit.ops.sampling import explain, resident
 from gpukit.reference import sampling as reference
 from gpukit.reference.sampling import Settings
 from gpukit.reference.tolerance import Bound
@@ -25,6 +25,7 @@ _LAUNCH = ("cluster", "threads", "stage")
 # A token's probability is a few roundings of f32 away from exact; so is the border of its interval.
 _BOUND = Bound(1e-12, 1e-6)
 _SLACK = 1e-5
+_NOISE = 1e-4  # of Gumbel scores
 
 
 class PreparedSampling:
@@ -34,7 +35,7 @@ class PreparedSampling:
         self.op, self.device = case.kernel.removeprefix("sampling."), device
         self.dtype = dtypes.parse(case.dtype)
         b, v = case.shape["b"], case.shape["v"]
-        written = 4 * b * v if self.op == "softmax" else 8 * b
+        written = {"softmax": 4 * v, "top_k": 8 * int(case.params.get("top_k", 0))}.get(self.op, 8) * b
         self.footprint = b * v * self.dtype.itemsize + written
         self.bytes_moved, self.flops = self.footprint, 0
         slots = buffers.slots_for(case.l2, self.footprint, device)
@@ -42,9 +43,13 @@ class PreparedSampling:
         self.tunables = {n: x for n, x in case.params.items() if n in _LAUNCH}
         self.inputs = _logits(device.xp, self.dtype, b, v, slots)
         self.outputs = [self._output(b, v) for _ in range(slots)]
+        self.values = (device.empty((b, self.settings["top_k"]), np.float32)
+                       if self.op == "top_k" else None)
         self._rows = sorted({*range(min(b, _CHECKED // 2)), *range(max(0, b - _CHECKED // 2), b)})
         self._kept = {slot: device.to_host(self.inputs[slot][np.array(self._rows)].copy())
                       for slot in {0, slots - 1}}
+        if self.op == "resident":
+            self.tunables = {**resident(self.inputs[0], self.settings["top_k"]), **self.tunables}
         self.launch: Mapping[str, Any] = explain(self.op, self.inputs[0], self.settings,
                                                  self.tunables)
         self.work = Work(case.kernel, self._run, slots)
@@ -52,14 +57,24 @@ class PreparedSampling:
         self.peers, self.notes = self._peers(peers, problem, slots)
 
     def _output(self, b: int, v: int) -> Any:
-        return (self.device.empty((b, v), np.float32) if self.op == "softmax"
-                else self.device.empty((b,), np.int64))
+        """What the op writes and the check reads; of top_k the tokens."""
+        if self.op == "softmax":
+            return self.device.empty((b, v), np.float32)
+        if self.op == "top_k":
+            return self.device.empty((b, self.settings["top_k"]), np.int32)
+        return self.device.empty((b,), np.int64)
 
     def _run(self, slot: int) -> None:
-        function = getattr(sampling, self.op)
-        seed = {"seed": SEED} if self.op == "sample" else {}
-        function(self.inputs[slot], **self.settings, **seed, out=self.outputs[slot],
-                 tunables=self.tunables)
+        x, out, tunables = self.inputs[slot], self.outputs[slot], self.tunables
+        if self.op == "top_k":
+            sampling.top_k(x, self.settings["top_k"], values=self.values, tokens=out,
+                           tunables=tunables)
+        elif self.op == "gumbel":
+            sampling.gumbel_argmax(x, **self.settings, seed=SEED, out=out, tunables=tunables)
+        elif self.op in ("sample", "resident"):
+            sampling.sample(x, **self.settings, seed=SEED, out=out, tunables=tunables)
+        else:
+            getattr(sampling, self.op)(x, **self.settings, out=out, tunables=tunables)
 
     def _peers(self, names: tuple[str, ...], problem: Problem,
                slots: int) -> tuple[tuple[Work, ...], tuple[Absent, ...]]:
@@ -81,9 +96,16 @@ class PreparedSampling:
             want = np.stack([reference.softmax(row, self.settings["temperature"])
                              for row in logits])
             return buffers.judge(got.astype(np.float64), want, _BOUND, complete=True)
-        right = all(int(token) in self._tokens(row)
-                    for token, row in zip(got, logits, strict=True))
+        right = all(self._right(token, row) for token, row in zip(got, logits, strict=True))
         return CheckResult(0.0 if right else float("inf"), "exact token", right)
+
+    def _right(self, got: Any, row: Any) -> bool:
+        if self.op == "top_k":
+            return bool((got == reference.top_k(row, self.settings["top_k"])[1]).all())
+        if self.op == "gumbel":
+            scores = reference.gumbel_scores(row, self.settings["temperature"], SEED)
+            return bool(scores[int(got)] >= scores.max() - _NOISE)
+        return int(got) in self._tokens(row)
 
     def _tokens(self, row: Any) -> set[int]:
         if self.op == "argmax":

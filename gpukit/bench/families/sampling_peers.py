@@ -1,8 +1,9 @@
 """What the sampling kernels are compared with, on the same logits.
 
-torch:       argmax; softmax; for sample softmax and multinomial where nothing is filtered, and
-             otherwise the path by sorting (sort, mask by rank and by cumulated probability, draw).
-torch_topk:  top-k first, then the rest on k values; for sample with a k.
+torch:       argmax; softmax; topk; for gumbel softmax and the exponential race; for samplers
+             softmax and multinomial where nothing is filtered, and otherwise the path by sorting
+             (sort, mask by rank and by cumulated probability, draw).
+torch_topk:  top-k first, then the rest on k values; for samplers with a k.
 flashinfer:  its softmax, and its sampling from probabilities by rejection.
 Only torch's argmax and softmax write our output; drawn tokens differ with every generator.
 """
@@ -47,10 +48,16 @@ def _torch(problem: Problem) -> Launch:
 
     if problem.op == "argmax":
         return _on_torch(problem, lambda x, out: torch.argmax(x, 1, out=out))
+    if problem.op == "top_k":
+        return _on_torch(problem, lambda x, out: torch.topk(x, problem.settings["top_k"], 1))
     temperature = max(problem.settings["temperature"], 1e-5)
     if problem.op == "softmax":
         return _on_torch(problem, lambda x, out: torch.softmax(
             x if temperature == 1 else x / temperature, 1, dtype=torch.float32, out=out))
+    if problem.op == "gumbel":
+        return _on_torch(problem, lambda x, out: torch.argmax(
+            torch.softmax(x.float() / temperature, 1) / torch.empty_like(
+                x, dtype=torch.float32).exponential_(), 1))
     k, p = problem.settings["top_k"], problem.settings["top_p"]
     if k == 0 and p == 1 and problem.settings["min_p"] == 0:
         return _on_torch(problem, lambda x, out: torch.multinomial(
@@ -82,8 +89,8 @@ def _torch_topk(problem: Problem) -> Launch:
     import torch
 
     k = problem.settings.get("top_k", 0)
-    if problem.op != "sample" or not k:
-        raise UnsupportedError("it is for sample with a top_k")
+    if problem.op not in ("sample", "resident") or not k:
+        raise UnsupportedError("it is for samplers with a top_k")
     temperature = max(problem.settings["temperature"], 1e-5)
 
     def call(x: Any, out: Any) -> Any:
@@ -99,9 +106,14 @@ def _flashinfer(problem: Problem) -> Launch:
 
     if problem.op == "argmax":
         raise UnsupportedError("it has no argmax")
+    if problem.op == "top_k":
+        flashinfer: Any = import_module("flashinfer")
+        return _on_torch(problem, lambda x, out: flashinfer.top_k(x, problem.settings["top_k"]))
     temperature = problem.settings["temperature"]
     if problem.op == "softmax":
         return _on_torch(problem, lambda x, out: sampling.softmax(x, temperature))
+    if problem.op == "gumbel":
+        return _on_torch(problem, lambda x, out: sampling.sampling_from_logits(x / temperature))
     k, p = problem.settings["top_k"], problem.settings["top_p"]
     if problem.settings["min_p"]:
         raise UnsupportedError("its min-p goes with neither top-k nor top-p")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpukit.ops.sampling.argmax import argmax
 from gpukit.ops.sampling.beam import beam_step
 from gpukit.ops.sampling.edit import apply_bitmask, apply_penalties, scatter, update_counts
-from gpukit.ops.sampling.explain import explain
+from gpukit.ops.sampling.explain import explain, resident
 from gpukit.ops.sampling.gumbel import gumbel_argmax
 from gpukit.ops.sampling.inputs import Penalties
 from gpukit.ops.sampling.sample import sample
@@ -15,5 +15,5 @@ from gpukit.ops.sampling.uniform import uniform
 from gpukit.ops.sampling.verify import verify_drafts
 
 __all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "beam_step", "explain",
-           "gumbel_argmax", "sample", "scatter", "softmax", "top_k", "uniform", "update_counts",
-           "verify_drafts"]
+           "gumbel_argmax", "resident", "sample", "scatter", "softmax", "top_k", "uniform",
+           "update_counts", "verify_drafts"]

@@ -12,17 +12,30 @@ from gpukit.ops.sampling import choose, rows
 
 def explain(op: str, logits: Any, settings: Mapping[str, Any],
             tunables: Mapping[str, Value]) -> dict[str, Any]:
-    """The tunables, grid and block of "argmax", "softmax" or "sample" for these logits."""
+    """The tunables, grid and block for these logits.
+
+    Args:
+        op: "argmax", "softmax", "gumbel", "top_k", "sample", or "resident", the sampler that keeps
+            rows in shared memory.
+    """
     given = rows.adopt(op, "logits", logits)
     if op == "softmax":
         chosen = import_module("gpukit.ops.sampling.softmax").warps(given)
     elif op == "argmax":
         chosen = import_module("gpukit.ops.sampling.argmax").choose(given)
-    elif "stage" in tunables:
-        chosen = import_module("gpukit.ops.sampling.sample").tuned(given, settings.get("top_k", 0))
+    elif op == "gumbel":
+        chosen = import_module("gpukit.ops.sampling.gumbel").choose(given)
+    elif op == "resident":
+        chosen = resident(logits, settings["top_k"])
     else:
         chosen = choose.streamed(given, settings.get("top_k", 0))
     chosen = {**chosen, **tunables}
     facts = {name: value for name, value in chosen.items() if name not in ("dtype", "threads")}
     teams = -(-given.count // int(chosen.get("turns", 1)))
     return {"grid": teams * int(chosen["cluster"]), "block": chosen["threads"], **facts}
+
+
+def resident(logits: Any, top_k: Any) -> dict[str, Value]:
+    """Tunables that make `sample` keep rows in shared memory."""
+    given = rows.adopt("sample", "logits", logits)
+    return dict(import_module("gpukit.ops.sampling.sample").tuned(given, top_k))

@@ -41,7 +41,7 @@ def gumbel_argmax(logits: Any, *, temperature: Any = 1.0, seed: Any = 0, positio
              zip(_SETTINGS, (temperature, seed, position), strict=True)]
     out = rows.output("gumbel_argmax", "out", out, (given.count,), "int64", given.device)
     if given.count:
-        chosen = {**_choose(given), **(tunables or {})}
+        chosen = {**choose(given), **(tunables or {})}
         kernel = given.device.compile(kernels.get("sampling.gumbel"), chosen)
         kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
                       (given.array, *(pointer for pointer, _ in pairs), out, given.pitch,
@@ -49,7 +49,7 @@ def gumbel_argmax(logits: Any, *, temperature: Any = 1.0, seed: Any = 0, positio
     return out
 
 
-def _choose(given: Rows) -> dict[str, Value]:
+def choose(given: Rows) -> dict[str, Value]:
     """Enough CTAs to fill the GPU."""
     sms = given.device.properties.sm_count
     cluster = next((c for c in CLUSTERS if c * given.count >= 4 * sms), CLUSTERS[-1])
