@@ -164,15 +164,15 @@ K2 = KernelSpec(
     archs=("sm_80", "sm_90", "sm_100"),
     tunables=(DTYPE, _D, _DV, Tunable("n", (16, 32, 64, 128), 64, "keys per step"),
               Tunable("warps", (4, 8), 4, "warps of a CTA"),
-              Tunable("repeat", (1, 2), 2, "sixteens of queries per warp"), _MASK, _TERMS),
+              Tunable("repeat", (1, 2), 1, "sixteens of queries per warp"), _MASK, _TERMS),
     params=(*strided("q"), *strided("k"), *strided("v"), *_RESULTS, *_SIZES,
             Param("m_tiles", "i32", "tiles of queries per head, of the longest sequence"),
             Param("heads", "i32", "of q"), Param("share", "i32", "heads of q per head of k"),
             *VISIBLE, *_TERM_ARRAYS, *_LENGTHS[:4]),
     shared_bytes=_fa2_shared,
     variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
-              {"d": 256, "dv": 256, "warps": 8, "repeat": 1},
-              {"mask": "window", "terms": 15, "d": 80, "dv": 80, "repeat": 1}),
+              {"d": 256, "dv": 256, "warps": 8, "n": 32},
+              {"mask": "window", "terms": 15, "d": 80, "dv": 80, "n": 32}),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",),
 )
 

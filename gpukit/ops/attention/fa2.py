@@ -29,11 +29,12 @@ def launch(problem: Problem, **given: Value) -> None:
 
 
 def tunables(problem: Problem) -> dict[str, Value]:
-    """The variant for these heads: 32 queries a warp where registers allow it, and many keys
-    per step where heads are narrow."""
-    widest, policy = max(problem.d, problem.dv), problem.mask.policy
-    crowded = widest > 128 or policy == "window" or problem.terms.bits
-    return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv,
-            "n": 128 if widest <= 64 else 64, "warps": 8 if widest > 128 else 4,
-            "repeat": 1 if crowded else 2, "mask": policy,
-            "terms": problem.terms.bits}
+    """The variant for these heads: 32 queries a warp where the assembler finds registers for
+    them, and more keys per step the narrower heads are."""
+    widest, policy, terms = max(problem.d, problem.dv), problem.mask.policy, problem.terms.bits
+    blackwell = problem.device.properties.capability >= (10, 0)
+    crowded = widest > 128 or policy == "window" or terms or blackwell
+    n = 32 if terms or (blackwell and widest > 128) else 128 if widest <= 64 else 64
+    return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": n,
+            "warps": 8 if widest > 128 else 4, "repeat": 1 if crowded else 2, "mask": policy,
+            "terms": terms}

@@ -1,0 +1,29 @@
+"""What gpukit.attention runs by default keeps everything in registers."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+from gpukit import kernels  # noqa: E402
+from gpukit.devices import nvrtc  # noqa: E402
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_32_queries_a_warp_fit(mask: str, arch: str) -> None:
+    spec = kernels.get("attention.k2")
+    compiled = nvrtc.compile_kernel(spec, spec.resolve({"repeat": 2, "mask": mask}), arch)
+    assert nvrtc.resources(compiled).spill_bytes == 0
+
+
+@pytest.mark.parametrize("tunables", [
+    {"n": 176, "ctas": 2}, {"mask": "causal", "turns": 0},
+    {"d": 64, "dv": 64, "wgs": 3, "mask": "causal"},
+    {"d": 256, "dv": 256, "n": 80, "mask": "causal"}], ids=str)
+def test_products_run_on_behind_the_softmax(tunables: dict[str, int | str]) -> None:
+    spec = kernels.get("attention.sm90.k5")
+    compiled = nvrtc.compile_kernel(spec, spec.resolve(tunables), "sm_90a")
+    assert "serialized" not in compiled.log
+    assert nvrtc.resources(compiled).spill_bytes == 0
