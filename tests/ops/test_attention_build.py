@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
-from gpukit import kernels  # noqa: E402
-from gpukit.devices import nvrtc  # noqa: E402
+from gpukit import kernels
+from gpukit.devices import nvrtc
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
