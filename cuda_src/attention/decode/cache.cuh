@@ -43,6 +43,8 @@ template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
     static constexpr int PIECES = DIM / 8;      // of 16 bytes
     static constexpr int COPIES = TILE * PIECES / warp::SIZE;
     static_assert(DIM % 16 == 0 && sizeof(T) == 2);
+    // Where copies differ in row and column their addresses are kept in registers: too many.
+    static constexpr int UNROLL = DIM > 128 && PIECES % warp::SIZE ? 3 : COPIES;
 
     const u32* table;  // the sequence's pages
     i32 shift;         // log2 of the rows of a page
@@ -60,7 +62,7 @@ template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
         const T* from = rows.base;
         if constexpr (PAGES == Pages::none) from += i64(tile) * rows.row;
         if constexpr (PAGES == Pages::whole) from += page * rows.page + i64(tile & in_page) * rows.row;
-#pragma unroll
+#pragma unroll UNROLL
         for (int i = 0; i < COPIES; i++) {
             const int piece = i * warp::SIZE + warp::lane();
             const int r = piece / PIECES, column = piece % PIECES;

@@ -18,7 +18,8 @@ __device__ __forceinline__ void finish(const Arguments<T>& x, const Work<S>& wor
     }
     const f32 share = state.sum > 0.0f ? 1.0f / state.sum : 0.0f;
     const float4 v = state.values;
-    uint2 packed = {pack_pair(T{}, v.x * share, v.y * share), pack_pair(T{}, v.z * share, v.w * share)};
+    uint2 packed = {pack_pair(T{}, v.x * share, v.y * share),
+                    pack_pair(T{}, v.z * share, v.w * share)};
     T* to = x.out + work.sequence * x.out_strides.batch + token * x.out_strides.token +
             head * x.out_strides.head + column;
     *reinterpret_cast<uint2*>(to) = packed;
@@ -54,7 +55,9 @@ __device__ __forceinline__ void combine(const Arguments<T>& x, const Work<S>& wo
     }
     if constexpr (S::CLUSTER > 1) cluster::arrive();
     if (parts > 1 && meeting.last(reinterpret_cast<u32*>(memory)))
-        for (i32 i = from + threadIdx.x; i < to; i += THREADS) finish<S>(x, work, i, meeting.get(i));
+#pragma unroll 1
+        for (i32 i = from + threadIdx.x; i < to; i += THREADS)
+            finish<S>(x, work, i, meeting.get(i));
     if constexpr (S::CLUSTER > 1) cluster::wait();  // nobody leaves while a peer still reads here
 }
 

@@ -21,6 +21,7 @@ _SM_SHARED = 227 << 10  # bytes that the CTAs of an SM share
 _CTA_RESERVED = 1 << 10  # bytes the driver keeps of them for every CTA
 KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys there; by wgmma
 _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which registers spill
+_FILLED = 0.75  # of the SMs: then the others are not missed
 _CLUSTER = 8  # the largest that every GPU takes
 
 
@@ -113,7 +114,7 @@ class Config:
 
 
 def choose(p: Problem, kind: str | None = None) -> Config:
-    """The cut for a problem: as many splits as give every SM a CTA, never two.
+    """The cut for a problem: as many splits as give every SM a CTA.
 
     On an H200, 32 query heads to 8 of keys, dim 128: one CTA per SM is faster than two by 2 % at 16
     sequences of 8192 keys and by 8 % at one; splits that meet in a cluster, through shared memory,
@@ -128,12 +129,18 @@ def choose(p: Problem, kind: str | None = None) -> Config:
     units = max(1, p.sequences * shape.units(p))
     step = STEP if shape.spec is D7 else TILE * shape.warps
     useful = max(1, p.keys // step)  # splits that give every warp a tile
-    cluster, parts = 1, max(1, min(useful, p.sms // units))
+    cluster, parts = 1, max(1, min(useful, _splits(units, p.sms)))
     if units * _CLUSTER <= p.sms and useful <= 2 * _CLUSTER:
         cluster, parts = _power_of_two(min(useful, _CLUSTER)), 1
     steps = -(-p.keys // (cluster * parts * step))
     resident = min(2, -(-units * cluster * parts // p.sms))
     return replace(shape, cluster=cluster, parts=parts, stages=_stages(shape, p, steps, resident))
+
+
+def _splits(units: int, sms: int) -> int:
+    """So many that they fill the SMs once; twice where once would leave many without."""
+    once = sms // units
+    return once if once * units >= _FILLED * sms else 2 * sms // units
 
 
 def _form(p: Problem, kind: str) -> str:
