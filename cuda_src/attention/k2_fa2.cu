@@ -75,10 +75,42 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
     Softmax softmax[REPEAT];
     RowTerms<T, TERMS> terms[REPEAT][2];
 
-    // Computed again wherever it is wanted: registers are short.
-    static __device__ __forceinline__ i32 row(int m, int h) {
-        return (threadIdx.x / 32 * REPEAT + m) * 16 + threadIdx.x % 32 / 4 + 8 * h;
+    const Sequence& sequence;
+    const Visible<MASK>& visible;
+    i32 head, first_row;
+
+    __device__ __forceinline__ Tile(const Sequence& sequence, const Visible<MASK>& visible, i32 head,
+                                    i32 first_row)
+        : sequence(sequence), visible(visible), head(head), first_row(first_row) {
+#pragma unroll
+        for (int m = 0; m < REPEAT; m++)
+#pragma unroll
+            for (int i = 0; i < DV / 2; i++) o[m][i] = 0.0f;
     }
+
+    // Computed again wherever it is wanted: registers are short.
+    __device__ __forceinline__ Row row(int m, int h) const {
+        const i32 query = first_row + (threadIdx.x / 32 * REPEAT + m) * 16 +
+                          threadIdx.x % 32 / 4 + 8 * h;
+        return {head, query, query < sequence.queries};
+    }
+    __device__ __forceinline__ i32 last_row() const {
+        return min(first_row + ROWS, sequence.queries) - 1;
+    }
+    __device__ __forceinline__ i32 begin() const { return visible.of(first_row).first / N; }
+    __device__ __forceinline__ i32 end() const {
+        return (visible.of(last_row()).end + N - 1) / N;
+    }
+    __device__ __forceinline__ void start_terms(const Terms<T>& of, i32 batch, i64 q_at) {
+#pragma unroll
+        for (int i = 0; i < 2 * REPEAT; i++) {
+            const Row r = row(i / 2, i % 2);
+            if (r.exists)
+                terms[i / 2][i % 2].start(of, batch, head, r.query, q_at,
+                                          sequence.q_first + r.query, visible.shift);
+        }
+    }
+
     // Addresses that start from here are not kept from step to step.
     static __device__ __forceinline__ u32 fresh(u32 address) {
         asm volatile("" : "+r"(address));
@@ -108,6 +140,18 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
 #pragma unroll
                 for (int m = 0; m < REPEAT; m++) multiply(s[m], n, a[m], b);
             }
+        }
+    }
+    // Scores of block j become weights.
+    __device__ __forceinline__ void weigh(i32 j, const Terms<T>& of, f32 c) {
+#pragma unroll
+        for (int m = 0; m < REPEAT; m++) {
+            if constexpr (TERMS != 0)
+                add_terms<T, TERMS>(s[m], terms[m], j * N, sequence.keys, of);
+            if ((j + 1) * N > visible.of(first_row).end || j * N < visible.of(last_row()).first)
+                hide<MASK>(s[m], {visible.of(row(m, 0).query), visible.of(row(m, 1).query)}, j * N);
+            scale_rows(o[m], softmax[m].step(s[m], c));
+            pack_all<T>(p[m], s[m]);
         }
     }
     // O += P V.
@@ -141,6 +185,33 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
     }
 };
 
+// All blocks of keys, from the right.
+template <class TILE, int D, int DV, int N, class T>
+__device__ __forceinline__ void walk(TILE& tile, u8* memory, const Source<T>& from_q,
+                                     const Source<T>& from_k, const Source<T>& from_v,
+                                     const Terms<T>& terms, f32 c) {
+    u8 *shared_q = memory, *shared_k = shared_q + TILE::Q_BYTES, *shared_v = shared_k + TILE::K_BYTES;
+    const i32 begin = tile.begin(), end = tile.end();
+    if (begin < end) {
+        fetch<TILE::ROWS, D, TILE::THREADS>(shared_q, from_q, tile.first_row);
+        fetch<N, D, TILE::THREADS>(shared_k, from_k, (end - 1) * N);
+        cp_async::commit();
+    }
+    for (i32 j = end - 1; j >= begin; j--) {
+        cp_async::wait<0>();
+        __syncthreads();  // keys are there, and nobody reads values any more
+        fetch<N, DV, TILE::THREADS>(shared_v, from_v, j * N);
+        cp_async::commit();
+        tile.scores(__cvta_generic_to_shared(shared_q), __cvta_generic_to_shared(shared_k));
+        cp_async::wait<0>();
+        __syncthreads();  // values are there, and nobody reads keys any more
+        if (j > begin) fetch<N, D, TILE::THREADS>(shared_k, from_k, (j - 1) * N);
+        cp_async::commit();
+        tile.weigh(j, terms, c);
+        tile.values(__cvta_generic_to_shared(shared_v));
+    }
+}
+
 template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 TERMS>
 __global__ void __launch_bounds__(WARPS * 32, D <= 128 && DV <= 128 ? 2 : 1)
 k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token, i64 k_head,
@@ -171,59 +242,16 @@ k2_fa2(const T* q, i64 q_token, i64 q_head, i64 q_batch, const T* k, i64 k_token
     const Source<T> from_v{v + k_at * v_batch + head / share * v_head + sequence.k_first * v_token,
                            v_token, sequence.keys};
     if (first_row >= sequence.queries) return;
-    const Visible<MASK> visible{sequence.keys, top_left ? 0 : sequence.keys - sequence.queries, left,
-                                right, chunk};
-    const i32 last_row = min(first_row + TILE::ROWS, sequence.queries) - 1;
-    const i32 begin = visible.of(first_row).first / N, end = (visible.of(last_row).end + N - 1) / N;
+    const Visible<MASK> visible{sequence.keys, top_left ? 0 : sequence.keys - sequence.queries,
+                                left, right, chunk};
     const f32 c = TERMS ? LOG2E : scale * LOG2E;
-
-    TILE tile;
-    const auto row = [&](int m, int h) {
-        const i32 query = first_row + TILE::row(m, h);
-        return Row{head, query, query < sequence.queries};
-    };
+    TILE tile(sequence, visible, head, first_row);
+    if constexpr (TERMS != 0) tile.start_terms(terms, batch, q_at);
+    walk<TILE, D, DV, N>(tile, memory, from_q, from_k, from_v, terms, c);
 #pragma unroll
     for (int m = 0; m < REPEAT; m++) {
-#pragma unroll
-        for (int i = 0; i < DV / 2; i++) tile.o[m][i] = 0.0f;
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            if (TERMS != 0 && row(m, h).exists)
-                tile.terms[m][h].start(terms, batch, head, row(m, h).query, q_at,
-                                       sequence.q_first + row(m, h).query, visible.shift);
-    }
-
-    u8 *shared_q = memory, *shared_k = shared_q + TILE::Q_BYTES, *shared_v = shared_k + TILE::K_BYTES;
-    if (begin < end) {
-        fetch<TILE::ROWS, D, TILE::THREADS>(shared_q, from_q, first_row);
-        fetch<N, D, TILE::THREADS>(shared_k, from_k, (end - 1) * N);
-        cp_async::commit();
-    }
-    for (i32 j = end - 1; j >= begin; j--) {
-        cp_async::wait<0>();
-        __syncthreads();  // keys are there, and nobody reads values any more
-        fetch<N, DV, TILE::THREADS>(shared_v, from_v, j * N);
-        cp_async::commit();
-        tile.scores(__cvta_generic_to_shared(shared_q), __cvta_generic_to_shared(shared_k));
-        cp_async::wait<0>();
-        __syncthreads();  // values are there, and nobody reads keys any more
-        if (j > begin) fetch<N, D, TILE::THREADS>(shared_k, from_k, (j - 1) * N);
-        cp_async::commit();
-#pragma unroll
-        for (int m = 0; m < REPEAT; m++) {
-            if constexpr (TERMS != 0)
-                add_terms<T, TERMS>(tile.s[m], tile.terms[m], j * N, sequence.keys, terms);
-            if ((j + 1) * N > visible.of(first_row).end || j * N < visible.of(last_row).first)
-                hide<MASK>(tile.s[m], {visible.of(row(m, 0).query), visible.of(row(m, 1).query)},
-                           j * N);
-            scale_rows(tile.o[m], tile.softmax[m].step(tile.s[m], c));
-            pack_all<T>(tile.p[m], tile.s[m]);
-        }
-        tile.values(__cvta_generic_to_shared(shared_v));
-    }
-#pragma unroll
-    for (int m = 0; m < REPEAT; m++) {
-        finish_row<0>(results, row(m, 0), q_at, sequence.q_first, tile.o[m], tile.softmax[m], c);
-        finish_row<1>(results, row(m, 1), q_at, sequence.q_first, tile.o[m], tile.softmax[m], c);
+        const i64 first = sequence.q_first;
+        finish_row<0>(results, tile.row(m, 0), q_at, first, tile.o[m], tile.softmax[m], c);
+        finish_row<1>(results, tile.row(m, 1), q_at, first, tile.o[m], tile.softmax[m], c);
     }
 }

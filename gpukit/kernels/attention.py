@@ -171,7 +171,7 @@ K2 = KernelSpec(
             *VISIBLE, *_TERM_ARRAYS, *_LENGTHS[:4]),
     shared_bytes=_fa2_shared,
     variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
-              {"d": 256, "dv": 256, "warps": 8, "n": 32},
+              {"d": 256, "dv": 256, "warps": 8, "n": 16},
               {"mask": "window", "terms": 15, "d": 80, "dv": 80, "n": 32}),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",),
 )

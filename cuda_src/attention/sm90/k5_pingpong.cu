@@ -254,8 +254,9 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
             i64 out_batch, f32* lse, i64 lse_token, i64 lse_head, i64 lse_batch, i32 queries,
             i32 keys, i32 m_tiles, i32 heads, i32 batch, i32 section, i32 group, i32 share,
             f32 scale, i32 top_left, i32 left, i32 right, i32 chunk, const f32* sinks, f32 softcap,
-            const f32* slopes, i64 slopes_batch, const T* bias, i64 bias_batch, i64 bias_head, i64 bias_query, i64 bias_key, const T* relative,
-            i64 relative_batch, i64 relative_query, i64 relative_head, i32 extent,
+            const f32* slopes, i64 slopes_batch, const T* bias, i64 bias_batch, i64 bias_head,
+            i64 bias_query, i64 bias_key, const T* relative, i64 relative_batch, i64 relative_query,
+            i64 relative_head, i32 extent,
             const u32* q_offsets, const u32* q_lengths, const u32* k_offsets,
             const u32* k_lengths, const u32* table, i32 table_batch, i32 page, i32 page_box,
             u32* counter) {

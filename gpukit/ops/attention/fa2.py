@@ -34,7 +34,10 @@ def tunables(problem: Problem) -> dict[str, Value]:
     widest, policy, terms = max(problem.d, problem.dv), problem.mask.policy, problem.terms.bits
     blackwell = problem.device.properties.capability >= (10, 0)
     crowded = widest > 128 or policy == "window" or terms or blackwell
-    n = 32 if terms or (blackwell and widest > 128) else 128 if widest <= 64 else 64
+    if blackwell and widest > 128:
+        n = 16
+    else:
+        n = 32 if terms else 128 if widest <= 64 else 64
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": n,
             "warps": 8 if widest > 128 else 4, "repeat": 1 if crowded else 2, "mask": policy,
             "terms": terms}
