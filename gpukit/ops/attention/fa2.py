@@ -34,10 +34,16 @@ def tunables(problem: Problem) -> dict[str, Value]:
     widest, policy, terms = max(problem.d, problem.dv), problem.mask.policy, problem.terms.bits
     blackwell = problem.device.properties.capability >= (10, 0)
     crowded = widest > 128 or policy == "window" or terms or blackwell
-    if blackwell and widest > 128:
-        n = 16
-    else:
-        n = 32 if terms else 128 if widest <= 64 else 64
-    return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": n,
+    return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv,
+            "n": _keys(widest, terms, blackwell),
             "warps": 8 if widest > 128 else 4, "repeat": 1 if crowded else 2, "mask": policy,
             "terms": terms}
+
+
+def _keys(widest: int, terms: int, blackwell: bool) -> int:
+    """Of a step."""
+    if blackwell and widest > 128:
+        return 16
+    if terms:
+        return 32
+    return 128 if widest <= 64 else 64
