@@ -45,7 +45,8 @@ def _on_torch(problem: Problem, call: Call) -> Made:
         import cupy
         import torch
 
-        return cupy.from_dlpack(last[0].contiguous().view(torch.int16)).view(dtype)
+        with torch_stream():
+            return cupy.from_dlpack(last[0].contiguous().view(torch.int16)).view(dtype)
 
     return launch, result
 
