@@ -77,3 +77,8 @@ def test_layout_bhsd() -> None:
     views = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in (q, k, v)]
     got = gpukit.attention(*views, layout="bhsd")
     assert got.tobytes() == np.ascontiguousarray(want.swapaxes(1, 2)).tobytes()
+
+
+@pytest.mark.parametrize(("d", "dv"), [(128, 128), (192, 128), (192, 192), (256, 256)], ids=str)
+def test_an_even_number_of_tiles_share_keys(d: int, dv: int) -> None:
+    check(*triple(200, 90, d=d, dv=dv))
