@@ -3,6 +3,18 @@
 
 #include "sampling/stream_row.cuh"
 
+// Out of line, with all they need in shared memory: long ways must not cost the short ones registers.
+template <class Ends> __device__ __noinline__ void finish_list(typename Ends::Row::Shared& s) {
+    Ends::resume(s, [&](Ends& ends, const Task& task) {
+        return ends.many(task.listed, task.bound, task.all);
+    });
+}
+template <class Ends> __device__ __noinline__ void finish_row(typename Ends::Row::Shared& s) {
+    Ends::resume(s, [&](Ends& ends, const Task& task) {
+        return ends.general(task.bound, task.all, task.whole);
+    });
+}
+
 template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct Finish {
     using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
     static constexpr int WARPS = THREADS / 32;
@@ -208,10 +220,34 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         const u32 bound = lower_bound(filtered);
         if (bound && gathered(bound, filtered, all)) {
             const int n = s.listed;
-            return n <= FEW ? few(n, all) : many(n, bound, all);
+            if (n <= FEW) return few(n, all);
+            hand_on(bound, all, n, false);
+            finish_list<Finish>(s);
+        } else {
+            const u32 least = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
+            hand_on(max(key::NOTHING + 1, least), all, 0, !filtered);
+            finish_row<Finish>(s);
         }
-        return general(filtered ? max(key::NOTHING + 1, key_of_weight(s.settings.min_p))
-                                : key::NOTHING + 1, all, !filtered);
+        __syncthreads();
+        return s.drawn;
+    }
+
+    __device__ __forceinline__ void hand_on(u32 bound, u64 all, int listed, bool whole) {
+        if (threadIdx.x == 0)
+            s.task = {all, bound, row.top, k, listed, top_p, joint, whole};
+        __syncthreads();
+        __syncwarp();
+    }
+
+    // Goes on with a task that was handed on.
+    template <class Work>
+    __device__ __forceinline__ static void resume(typename Row::Shared& s, Work work) {
+        const Task& task = s.task;
+        Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, task.top};
+        Finish ends = {row, s, row.weigher(), task.k, task.top_p, task.joint};
+        const Drawn drawn = work(ends, task);
+        __syncthreads();
+        if (threadIdx.x == 0) s.drawn = drawn;
     }
     static constexpr int FEW = THREADS < 256 ? THREADS : 256;
 

@@ -17,6 +17,15 @@ struct Order {
     u32 low, high, top;  // top: the key of the row's maximum
 };
 
+// What the rarer ways of finishing a row are asked, by way of shared memory.
+struct Task {
+    u64 all;  // the row's mass, where it counts
+    u32 bound, top;
+    i32 k, listed;
+    f32 top_p;
+    bool joint, whole;
+};
+
 // What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
 struct Drawn {
     u32 token = 0, threshold = 0;
@@ -41,6 +50,7 @@ template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamSha
     mbarrier::Barrier full[THREADS / 32];
     u64 sums[2][THREADS / 32];
     Order order;
+    Task task;
     Drawn drawn;
     u32 listed, grouped, nan;
     const T* logits;  // what the row is, for further readings, as all that follows

@@ -35,7 +35,8 @@ class PreparedSampling:
         self.op, self.device = case.kernel.removeprefix("sampling."), device
         self.dtype = dtypes.parse(case.dtype)
         b, v = case.shape["b"], case.shape["v"]
-        written = {"softmax": 4 * v, "top_k": 8 * int(case.params.get("top_k", 0))}.get(self.op, 8) * b
+        k = int(case.params.get("top_k", 0))
+        written = {"softmax": 4 * v, "top_k": 8 * k}.get(self.op, 8) * b
         self.footprint = b * v * self.dtype.itemsize + written
         self.bytes_moved, self.flops = self.footprint, 0
         slots = buffers.slots_for(case.l2, self.footprint, device)
