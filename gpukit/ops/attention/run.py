@@ -9,6 +9,7 @@ from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import attention as specs
 from gpukit.ops.attention import fa2, forward, naive, rungs
 from gpukit.ops.attention.problem import Problem
+from gpukit.ops.matmul import workspace
 
 _ALIGN = 16  # bytes: what TMA and 16-byte copies ask of rows
 _MAX_PITCH = 1 << 40
@@ -21,7 +22,7 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
 
     Raises:
         ArgumentError: an unknown kernel.
-        UnsupportedError: pages on a GPU that is not Hopper.
+        UnsupportedError: pages on a GPU that is not Hopper, or for another rung than k5.
     """
     if kernel is not None and kernel not in KERNELS:
         raise ArgumentError(f"{function}: kernel={kernel!r} is unknown; accepted: "
@@ -41,22 +42,27 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
     elif kernel == "k5" or (kernel is None and problem.device.properties.capability == (9, 0)):
         forward.launch(ready)
     elif problem.lengths.policy == "paged":
-        raise UnsupportedError(f"{function}: pages need a Hopper GPU; this one is "
+        raise UnsupportedError(f"{function}: pages need kernel k5, of Hopper; this GPU is "
                                f"{problem.device.properties.arch}")
     else:
         fa2.launch(ready)
     if ready.out is not problem.out:
-        problem.out[...] = ready.out[..., :problem.dv]
+        _bits(problem.out)[...] = _bits(ready.out)[..., :problem.dv]
+
+
+def _bits(array: Any) -> Any:
+    """16-bit elements as integers, which every array library copies and clears."""
+    return array.view("u2")
 
 
 def _clear(problem: Problem) -> None:
-    problem.out[...] = 0
+    _bits(problem.out)[...] = 0
     if problem.lse is not None:
         problem.lse.fill(-float("inf"))
 
 
 def _without_keys(problem: Problem) -> None:
-    problem.out[...] = 0
+    _bits(problem.out)[...] = 0
     if problem.lse is not None:
         sinks = problem.terms.sinks
         problem.lse[...] = -float("inf") if sinks is None else sinks[None, :, None]
@@ -67,7 +73,7 @@ def _addressable(problem: Problem) -> Problem:
     q, k, v = (_rows(problem, array) for array in (problem.q, problem.k, problem.v))
     out = problem.out
     if v.shape[3] != problem.dv or not _fits(problem, out):
-        out = problem.device.empty((*out.shape[:3], v.shape[3]), out.dtype)
+        out = workspace.empty(problem.device, (*out.shape[:3], v.shape[3]), out.dtype)
     return replace(problem, q=q, k=k, v=v, out=out)
 
 
@@ -75,9 +81,9 @@ def _rows(problem: Problem, array: Any) -> Any:
     if _fits(problem, array):
         return array
     columns = array.shape[3]
-    wide = problem.device.empty((*array.shape[:3], -(-columns // 8) * 8), array.dtype)
-    wide[..., columns:] = 0
-    wide[..., :columns] = array
+    wide = workspace.empty(problem.device, (*array.shape[:3], -(-columns // 8) * 8), array.dtype)
+    _bits(wide)[..., columns:] = 0
+    _bits(wide)[..., :columns] = _bits(array)
     return wide
 
 
