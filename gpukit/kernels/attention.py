@@ -97,7 +97,7 @@ K5 = KernelSpec(
     name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
     entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
           "attention::Keys::{keys}, {terms}, {ctas}, {turns}>",
-    summary="tiles that run into each other, persistent CTAs, every mask: what gpukit.attention runs",
+    summary="tiles run into each other, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
     tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
               _TURNS),
