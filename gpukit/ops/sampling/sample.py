@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpukit import kernels
 from gpukit.kernels.spec import Value
-from gpukit.ops.sampling import choose, inputs, rows
+from gpukit.ops.sampling import choose, inputs, rows, warm
 from gpukit.ops.sampling.inputs import Penalties
 from gpukit.ops.sampling.rows import Rows
 
@@ -52,6 +52,14 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
         ArgumentError: names the argument, what was given and what is accepted.
         UnsupportedError: rows too long for a cluster's shared memory.
     """
+    if penalties is None and tunables is None:
+        quick = _Quick.of(logits, (temperature, top_k, top_p, min_p, seed, position), joint,
+                          bitmask, (out, status, distribution))
+        done = None if quick is None else warm.call("sample", *quick[:3], quick.numbers)
+        if done is not None:
+            return done
+    else:
+        quick = None
     given = rows.adopt("sample", "logits", logits)
     settings = dict(zip([name for name, _ in _SETTINGS],
                         (temperature, top_k, top_p, min_p, seed, position), strict=True))
@@ -65,9 +73,12 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
     if distribution is not None:
         distribution = rows.output("sample", "distribution", distribution, (b, given.width),
                                    "float32", device)
-    if b:
-        function = _stream if streams(penalties, tunables) else _reside
-        function(given, dict(tunables or {}), top_k, (
+    if b and streams(penalties, tunables):
+        _stream(given, dict(tunables or {}), top_k, (*pointers, mask, out, status, distribution), (
+            given.pitch, mask_pitch, given.width, given.width, int(joint), *numbers[:4]),
+                tuple(numbers[4:6]), quick)
+    elif b:
+        _reside(given, dict(tunables or {}), top_k, (
             *pointers, mask), (*lists, *strengths), (
             out, status, distribution, given.pitch, mask_pitch, given.width, given.width,
             int(joint)), (*numbers, *strength0))
@@ -79,12 +90,41 @@ def streams(penalties: Penalties | None, tunables: Mapping[str, Value] | None) -
     return penalties is None and "stage" not in (tunables or {})
 
 
-def _stream(given: Rows, tunables: dict[str, Value], top_k: Any, given_inputs: tuple[Any, ...],
-            penalties: tuple[Any, ...], results: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+class _Quick(NamedTuple):
+    """A call as the short way knows it, if it may go that way."""
+
+    arrays: tuple[Any, ...]
+    out_at: int
+    words: tuple[Any, ...]
+    numbers: tuple[int, ...]
+
+    @staticmethod
+    def of(logits: Any, settings: tuple[Any, ...], joint: bool, bitmask: Any,
+           results: tuple[Any, ...]) -> _Quick | None:
+        """Settings: the six of `sample` in order, of which seed and position are new every time."""
+        plain = [type(x) is int or type(x) is float for x in settings]
+        arrays = tuple(None if p else x for x, p in zip(settings, plain, strict=True))
+        words = tuple(x if p else None for x, p in zip(settings[:4], plain[:4], strict=True))
+        seed, position = (x if p else 0 for x, p in zip(settings[4:], plain[4:], strict=True))
+        if type(seed) is not int or type(position) is not int or not (
+                0 <= seed < 1 << 64 and -1 << 63 <= position < 1 << 63):
+            return None
+        return _Quick((logits, *arrays, bitmask, *results), _OUT_AT, (*words, bool(joint)),
+                      (seed, position))
+
+
+_OUT_AT = 8  # the tokens among the kernel's pointers
+
+
+def _stream(given: Rows, tunables: dict[str, Value], top_k: Any, pointers: tuple[Any, ...],
+            constants: tuple[Any, ...], numbers: tuple[Any, ...], quick: _Quick | None) -> None:
     chosen = {**choose.streamed(given, top_k), **tunables}
     kernel = given.device.compile(kernels.get("sampling.stream"), chosen)
-    kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
-                  (given.array, *given_inputs, *results, *numbers[:6]))
+    grid, block = (given.count * int(chosen["cluster"]),), (int(chosen["threads"]),)
+    kernel.launch(grid, block, (given.array, *pointers, *constants, *numbers))
+    if quick is not None and not given.device.emulated:
+        warm.keep("sample", quick.arrays, quick.words, pointers[_OUT_AT - 1],
+                  kernel.bind(grid, block), constants)
 
 
 def _reside(given: Rows, tunables: dict[str, Value], top_k: Any, given_inputs: tuple[Any, ...],
