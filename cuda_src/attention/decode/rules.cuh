@@ -33,7 +33,8 @@ struct Rules {
     i32 extent;         // of relative logits: distances that have one
 
     __device__ __forceinline__ Span seen(i32 position, i32 length) const {
-        const i32 start = position / chunk * chunk;
+        i32 start = 0;  // without a division where one chunk holds all
+        if (position >= chunk) start = position / chunk * chunk;
         return {max(max(0, position - left), start), min(length, position + right + 1)};
     }
     __device__ __forceinline__ f32 score(f32 product) const {

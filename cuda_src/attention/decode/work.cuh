@@ -54,20 +54,25 @@ template <class S> struct Work {
     __device__ __forceinline__ void slice() {
         const i32 begin = span.first / S::STEP;
         const i32 all = max(0, (span.last + S::STEP - 1) / S::STEP - begin);
-        const i32 share = all / i32(gridDim.y), rest = all % i32(gridDim.y), own = blockIdx.y;
+        const i32 own = blockIdx.y;
+        i32 share = all, rest = 0;
+        if (gridDim.y > 1) share = all / i32(gridDim.y), rest = all % i32(gridDim.y);
         first = (begin + share * own + min(own, rest)) * S::STEP;
         steps = share + (own < rest);
     }
     template <class T> __device__ __forceinline__ i32 token(const Arguments<T>& x, i32 row) const {
         return (first_row + row) / x.group;
     }
-    template <class T> __device__ __forceinline__ i32 query_head(const Arguments<T>& x, i32 row) const {
+    template <class T>
+    __device__ __forceinline__ i32 query_head(const Arguments<T>& x, i32 row) const {
         return head * x.group + (first_row + row) % x.group;
     }
-    template <class T> __device__ __forceinline__ i32 position(const Arguments<T>& x, i32 row) const {
+    template <class T>
+    __device__ __forceinline__ i32 position(const Arguments<T>& x, i32 row) const {
         return length - x.tokens + token(x, row);
     }
-    template <class T> __device__ __forceinline__ Query query(const Arguments<T>& x, i32 row) const {
+    template <class T>
+    __device__ __forceinline__ Query query(const Arguments<T>& x, i32 row) const {
         const i32 r = min(row, rows - 1), at = position(x, r);
         return {x.rules.seen(at, length), at,
                 x.rules.slopes ? x.rules.slopes[query_head(x, r)] * LOG2_E : 0.0f,
