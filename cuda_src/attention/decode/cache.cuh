@@ -1,5 +1,6 @@
-// Where the keys and values of one KV head of one sequence lie, and how a warp fetches a tile of them:
-// 16 rows, 16 bytes per lane, by cp.async, to the place in shared memory that its MMA wants them.
+// Where the keys and values of one KV head of one sequence lie, and how a warp fetches a tile of
+// them: 16 rows, 16 bytes per lane, by cp.async, to the place in shared memory that its MMA wants
+// them.
 //
 // Rows outside the span are neither read nor looked up, they become zeros: a page table may hold
 // anything beyond the last page, and memory past the end of a sequence may hold NaN.
@@ -13,8 +14,8 @@ namespace decode {
 
 constexpr int TILE = 16;  // keys per step of a warp
 
-// none: rows at a fixed stride. whole: pages of a multiple of TILE rows, so that a tile has one page.
-// any: pages of any power of two, looked up row by row.
+// none: rows at a fixed stride. whole: pages of a multiple of TILE rows, so that a tile has one
+// page. any: pages of any power of two, looked up row by row.
 enum class Pages { none, whole, any };
 
 // Rows of K, or of V: base is row 0 of the sequence, or of page 0.
@@ -27,7 +28,9 @@ template <class T> struct Rows {
 template <int DIM> struct Padded {
     static constexpr int PITCH = DIM * 2 + 16;
 
-    static __device__ __forceinline__ int at(int row, int piece) { return row * PITCH + piece * 16; }
+    static __device__ __forceinline__ int at(int row, int piece) {
+        return row * PITCH + piece * 16;
+    }
 };
 
 // For wgmma: slabs of 64 dims and ROWS rows, 128-byte swizzle.
@@ -50,7 +53,8 @@ template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
     i32 shift;         // log2 of the rows of a page
     Span span;
 
-    // What the table says of the tile that starts at this key: its page, or that of this lane's key.
+    // What the table says of the tile that starts at this key: its page, or that of this lane's
+    // key.
     __device__ __forceinline__ u32 look_up(i32 tile) const {
         if constexpr (PAGES == Pages::none) return 0;
         const i32 lane = PAGES == Pages::any ? warp::lane() % TILE : max(span.first - tile, 0);
@@ -61,7 +65,8 @@ template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
         const i32 in_page = (1 << shift) - 1;
         const T* from = rows.base;
         if constexpr (PAGES == Pages::none) from += i64(tile) * rows.row;
-        if constexpr (PAGES == Pages::whole) from += page * rows.page + i64(tile & in_page) * rows.row;
+        if constexpr (PAGES == Pages::whole)
+            from += page * rows.page + i64(tile & in_page) * rows.row;
 #pragma unroll UNROLL
         for (int i = 0; i < COPIES; i++) {
             const int piece = i * warp::SIZE + warp::lane();

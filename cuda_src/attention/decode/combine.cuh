@@ -1,10 +1,10 @@
-// Putting the states of the warps of a CTA, of the CTAs of a cluster and of the clusters that share a
-// KV head's keys together, in a fixed order: the same bits every run.
+// Putting the states of the warps of a CTA, of the CTAs of a cluster and of the clusters that share
+// a KV head's keys together, in a fixed order: the same bits every run.
 //
-// A state over some keys is (top, sum, values): the largest score, the sum of weights 2^(score - top)
-// and of weights times values. The unit of work is an item, four neighbouring dims of one query row.
-// Warps meet in shared memory, CTAs of a cluster in each other's, clusters in global memory, where
-// the last one to arrive does the rest: no second launch, and no counter to reset.
+// A state over some keys is (top, sum, values): the largest score, the sum of weights 2^(score -
+// top) and of weights times values. The unit of work is an item, four neighbouring dims of one
+// query row. Warps meet in shared memory, CTAs of a cluster in each other's, clusters in global
+// memory, where the last one to arrive does the rest: no second launch, and no counter to reset.
 #pragma once
 
 #include "attention/decode/softmax.cuh"
@@ -39,8 +39,9 @@ struct State {
     }
 };
 
-// The states of a CTA's warps in shared memory, in the place of the rings. SHARED: the warps have one
-// maximum and one array of values between them, each some of its dims, and sums of their own keys.
+// The states of a CTA's warps in shared memory, in the place of the rings. SHARED: the warps have
+// one maximum and one array of values between them, each some of its dims, and sums of their own
+// keys.
 template <int ROWS, int DIM, int WARPS, bool SHARED> struct Board {
     static constexpr int PITCH = DIM + 4;  // f32 of a row
     static constexpr int ARRAYS = SHARED ? 1 : WARPS;
@@ -108,8 +109,8 @@ template <int CLUSTER> struct Exchange {
     }
 };
 
-// The states of the parts of one KV head's keys, in global memory: values and statistics of all items
-// of a part after another.
+// The states of the parts of one KV head's keys, in global memory: values and statistics of all
+// items of a part after another.
 struct Parts {
     static constexpr int TOGETHER = 16;
 

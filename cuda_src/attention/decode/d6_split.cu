@@ -1,8 +1,8 @@
 // Decode kernel 6: split keys, FlashAttention-2 style. Queries of a group share the MMA.
 //
-// The form is a choice: Plain has the group's query rows on the MMA's M, padded to 16; Transposed has
-// keys there and the rows on N, 8 at a time (attention/decode/forms.cuh). mma.sync either way: this
-// kernel is bound by memory, and registers that a wgmma would not need are to spare.
+// The form is a choice: Plain has the group's query rows on the MMA's M, padded to 16; Transposed
+// has keys there and the rows on N, 8 at a time (attention/decode/forms.cuh). mma.sync either way:
+// this kernel is bound by memory, and registers that a wgmma would not need are to spare.
 #include "attention/decode/split.cuh"
 
 using decode::Extra;

@@ -1,8 +1,8 @@
 // Decode kernel 7: the transposed form on wgmma.
 //
-// wgmma multiplies 64 rows whatever there are. With queries on M, a group of 4 or 8 uses a sixteenth
-// or an eighth of it; with keys on M nothing is wasted, N being as small as 8 (attention/decode/
-// transposed.cuh). Splitting, pages and combining are those of kernel 6.
+// wgmma multiplies 64 rows whatever there are. With queries on M, a group of 4 or 8 uses a
+// sixteenth or an eighth of it; with keys on M nothing is wasted, N being as small as 8
+// (transposed.cuh). Splitting, pages and combining are those of kernel 6.
 #include "attention/decode/transposed.cuh"
 
 using decode::Extra;

@@ -2,11 +2,12 @@
 //
 // A KV head has 1 to 16 query rows; the MMA's M is 16, its N 8.
 //   Plain       S = Q K^T, O = P V: queries on M, padded to 16. P's accumulators are A's fragments.
-//   Transposed  S^T = K Q^T, O^T = V^T P^T: keys and dims on M, queries on N, in steps of 8: half the
+//   Transposed  S^T = K Q^T, O^T = V^T P^T: keys and dims on M, queries on N, 8 at a time: half the
 //               MMAs and half the registers for up to 8 rows. P^T needs a transpose in registers.
 //
-// Both keep everything in registers: Q (of heads up to 128 wide), scores of the tile, sums. A lane holds statistics of ENTRIES
-// query rows, shared by the lanes that differ in LANES (bits of the lane's number).
+// Both keep everything in registers: Q (of heads up to 128 wide), scores of the tile, sums. A lane
+// holds statistics of ENTRIES query rows, shared by the lanes that differ in LANES (bits of the
+// lane's number).
 #pragma once
 
 #include "attention/decode/cache.cuh"
@@ -28,8 +29,8 @@ __device__ __forceinline__ u32 pack_pair(f16, f32 low, f32 high) {
     return bits;
 }
 
-// The shared address of the row that this lane names for four 8x8 matrices: 16 rows by 16 columns at
-// `at`, counted down the rows first (DOWN) or along them.
+// The shared address of the row that this lane names for four 8x8 matrices: 16 rows by 16 columns
+// at `at`, counted down the rows first (DOWN) or along them.
 template <int PITCH, bool DOWN> __device__ __forceinline__ u32 matrix_row(u32 at) {
     const int lane = warp::lane(), first = lane / 8 % 2, second = lane / 16;
     const int down = DOWN ? first : second, along = DOWN ? second : first;

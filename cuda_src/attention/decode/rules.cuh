@@ -1,8 +1,8 @@
 // How scores become weights: scale, soft cap, ALiBi, and which keys a query sees.
 //
 // Query t of Q stands at position p = length - Q + t and sees the keys [p - left, p + right] of its
-// chunk, p / chunk: one interval for every mask that has a name (causal: right = 0; a sliding window
-// of W keys: left = W - 1). FAR stands for "no limit".
+// chunk, p / chunk: one interval for every mask that has a name (causal: right = 0; a sliding
+// window of W keys: left = W - 1). FAR stands for "no limit".
 //
 // A term of the caller's own may be added: bias by key, or relative logits by distance p - j.
 #pragma once

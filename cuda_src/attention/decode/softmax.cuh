@@ -1,5 +1,6 @@
-// The running softmax of one warp over its tiles: maximum and sum of every query row, sums of values
-// rescaled when a maximum grows. A row that has seen no key yet has the maximum minus infinity.
+// The running softmax of one warp over its tiles: maximum and sum of every query row, sums of
+// values rescaled when a maximum grows. A row that has seen no key yet has the maximum minus
+// infinity.
 #pragma once
 
 #include "attention/decode/forms.cuh"

@@ -1,13 +1,15 @@
-// Decoding: a few query rows against all keys of a sequence, bound by the time it takes to read them.
+// Decoding: a few query rows against all keys of a sequence, bound by the time it takes to read
+// them.
 //
-// A CTA has one KV head of one sequence, up to ROWS of its query rows (tokens x heads of the group),
-// and a slice of the keys. Its warps work alone: each walks tiles of 16 keys, every WARPS-th of the
-// slice, through a ring of its own that cp.async fills; no barrier of the CTA until the end. Keys and
-// values are waited for one by one, so that copies of 2 STAGES - 1 half tiles are always on their way.
-// What the warps of all CTAs have is put together by combine.cuh, in the same launch.
+// A CTA has one KV head of one sequence, up to ROWS of its query rows (tokens x heads of the
+// group), and a slice of the keys. Its warps work alone: each walks tiles of 16 keys, every
+// WARPS-th of the slice, through a ring of its own that cp.async fills; no barrier of the CTA until
+// the end. Keys and values are waited for one by one, so that copies of 2 STAGES - 1 half tiles are
+// always on their way. What the warps of all CTAs have is put together by combine.cuh, in the same
+// launch.
 //
-// Grid: (KV heads x blocks of rows, parts x CLUSTER, sequences). Slices are cut on the device from the
-// sequence's length, so that a captured launch serves all lengths.
+// Grid: (KV heads x blocks of rows, parts x CLUSTER, sequences). Slices are cut on the device from
+// the sequence's length, so that a captured launch serves all lengths.
 #pragma once
 
 #include "attention/decode/finish.cuh"

@@ -1,10 +1,10 @@
 // Decoding with wgmma: S^T = K Q^T and O^T = V^T P^T, keys and dims on the 64 rows of M.
 //
-// As in split.cuh a CTA has a KV head, up to ROWS query rows (the MMA's N, 8 to 64) and a slice of the
-// keys, and each of its four warps fetches 16 keys of every 64. The MMAs are the warpgroup's: all read
-// K and V from shared memory, V through a descriptor that transposes. P^T goes there too, which takes
-// the four warps to agree on maxima. Three barriers a step:
-//   keys are there, and values of the step before are done with - maxima are there, keys done with -
+// As in split.cuh a CTA has a KV head, up to ROWS query rows (the MMA's N, 8 to 64) and a slice of
+// the keys, and each of its four warps fetches 16 keys of every 64. The MMAs are the warpgroup's:
+// all read K and V from shared memory, V through a descriptor that transposes. P^T goes there too,
+// which takes the four warps to agree on maxima. Three barriers a step:
+//   keys are there, values of the step before done with - maxima are there, keys done with -
 //   values and P are there.
 #pragma once
 
@@ -131,8 +131,8 @@ template <int PENDING> __device__ __forceinline__ void landed() {
     __syncthreads();
 }
 
-// A CTA's steps, one after another. Values of a step make room for others a step later, when all warps
-// are past the barrier.
+// A CTA's steps, one after another. Values of a step make room for others a step later, when all
+// warps are past the barrier.
 template <class S>
 __device__ __forceinline__ void attend_together(typename S::Form& form,
                                                 Softmax<typename S::Form>& softmax, Walk<S>& walk,
