@@ -5,11 +5,11 @@
 // the best of all have the highest, and among equals the lower beam, then the lower token. -1 pads where
 // there are fewer.
 //
-// One CTA per batch entry; everyone counts who is better, which is the place. Limits: BEAMS * width
-// scores fit shared memory.
+// One CTA per batch entry; everyone counts who is better, which is the place. Limits: beams * width
+// is at most SCORES.
 #include "sampling/key.cuh"
 
-template <int THREADS>
+template <int THREADS, int SCORES>
 __global__ void __launch_bounds__(THREADS)
 beam(const f32* values, const i32* tokens, const f32* log_sum, const f32* scores, i32* next_beam,
      i32* next_token, f32* next_score, i32 beams, i32 width, i32 best) {

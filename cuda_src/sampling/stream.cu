@@ -44,8 +44,7 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
        u8* status, f32* distribution, i64 pitch, i64 mask_pitch, i64 out_pitch, i32 V, i32 joint,
        f32 temperature0, i32 top_k0, f32 top_p0, f32 min_p0, u64 seed0, i64 position0) {
     using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
-    extern __shared__ __align__(16) u8 memory[];
-    typename Row::Shared& s = *reinterpret_cast<typename Row::Shared*>(memory);
+    auto& s = here<typename Row::Shared>();
     const i64 at = blockIdx.x / CLUSTER;
     Row row = {s, {logits + at * pitch, bitmask ? bitmask + at * mask_pitch : nullptr, u32(V)},
                Blocks(V), CLUSTER > 1 ? cluster::rank() : 0};

@@ -4,14 +4,14 @@
 #include "sampling/stream_row.cuh"
 
 // Out of line, with all they need in shared memory: long ways must not cost the short ones registers.
-template <class Ends> __device__ __noinline__ void finish_list(typename Ends::Row::Shared& s) {
-    Ends::resume(s, [&](Ends& ends, const Task& task) {
+template <class Ends> __device__ __noinline__ void finish_list() {
+    Ends::resume([&](Ends& ends, const Task& task) {
         return ends.many(task.listed, task.bound, task.all);
     });
 }
-template <class Ends> __device__ __noinline__ void finish_row(typename Ends::Row::Shared& s) {
-    Ends::resume(s, [&](Ends& ends, const Task& task) {
-        return ends.general(task.bound, task.all, task.whole);
+template <class Ends> __device__ __noinline__ void finish_row() {
+    Ends::resume([&](Ends& ends, const Task& task) {
+        return ends.general(task.bound, task.all, task.whole != 0);
     });
 }
 
@@ -121,14 +121,22 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     __device__ __forceinline__ Drawn general(u32 bound, u64 all, bool whole) {
         u32 limit = bound;
-        if (k) limit = narrow(Sweep::count, {limit, row.top}, k);
-        if (top_p < 1.0f) {
-            const u64 kept = whole ? all : total(limit), need = fraction(top_p, joint ? all : kept);
-            const u32 from = max(limit, key_of_weight(0.999f * f32(kept - min(need, kept)) /
-                                                      (MASS_UNIT * f32(row.blocks.V))));
-            if (need <= kept) limit = narrow(Sweep::mass, {from, row.top}, need);
+        u64 mass = 0;
+        // First for k, then for top-p, at last for the draw: one piece of code for all three.
+#pragma unroll 1
+        for (int turn = 0; turn < 3; ++turn) {
+            if (turn == 0 ? !k : turn == 1 && !(top_p < 1.0f)) continue;
+            if (turn > 0) mass = turn == 1 && whole ? all : total(limit);
+            if (turn == 2) break;
+            const u64 need = turn == 0 ? k : fraction(top_p, joint ? all : mass);
+            if (turn == 1 && need > mass) continue;
+            u32 from = limit;
+            if (turn == 1)
+                from = max(limit, key_of_weight(0.999f * (f32(mass - need) /
+                                                          (MASS_UNIT * f32(row.blocks.V)))));
+            limit = narrow(turn == 0 ? Sweep::count : Sweep::mass, {from, row.top}, need);
         }
-        return from_blocks(total(limit), limit, false);
+        return from_blocks(mass, limit, false);
     }
 
     // A key at or below those of all tokens that weigh e or more.
@@ -222,11 +230,11 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             const int n = s.listed;
             if (n <= FEW) return few(n, all);
             hand_on(bound, all, n, false);
-            finish_list<Finish>(s);
+            finish_list<Finish>();
         } else {
             const u32 least = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
             hand_on(max(key::NOTHING + 1, least), all, 0, !filtered);
-            finish_row<Finish>(s);
+            finish_row<Finish>();
         }
         __syncthreads();
         return s.drawn;
@@ -234,17 +242,18 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     __device__ __forceinline__ void hand_on(u32 bound, u64 all, int listed, bool whole) {
         if (threadIdx.x == 0)
-            s.task = {all, bound, row.top, k, listed, top_p, joint, whole};
+            s.task = {all, bound, row.top, k, listed, top_p, joint, whole, {}};
         __syncthreads();
         __syncwarp();
     }
 
     // Goes on with a task that was handed on.
     template <class Work>
-    __device__ __forceinline__ static void resume(typename Row::Shared& s, Work work) {
+    __device__ __forceinline__ static void resume(Work work) {
+        auto& s = here<typename Row::Shared>();
         const Task& task = s.task;
         Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, task.top};
-        Finish ends = {row, s, row.weigher(), task.k, task.top_p, task.joint};
+        Finish ends = {row, s, row.weigher(), task.k, task.top_p, task.joint != 0};
         const Drawn drawn = work(ends, task);
         __syncthreads();
         if (threadIdx.x == 0) s.drawn = drawn;

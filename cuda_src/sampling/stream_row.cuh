@@ -18,12 +18,12 @@ struct Order {
 };
 
 // What the rarer ways of finishing a row are asked, by way of shared memory.
-struct Task {
+struct alignas(16) Task {
     u64 all;  // the row's mass, where it counts
     u32 bound, top;
     i32 k, listed;
     f32 top_p;
-    bool joint, whole;
+    u32 joint, whole, unused[3];  // read in pieces of 16 bytes
 };
 
 // What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
@@ -60,9 +60,16 @@ template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamSha
     u32 rank;
 };
 
+// All of the dynamic shared memory.
+template <class Shared> __device__ __forceinline__ Shared& here() {
+    extern __shared__ __align__(16) u8 memory[];
+    return *reinterpret_cast<Shared*>(memory);
+}
+
 // Out of line, with all it needs in shared memory: a rare, long piece of code that must not cost the
 // others registers.
-template <class Row> __device__ __noinline__ void carry_out(typename Row::Shared& s) {
+template <class Row> __device__ __noinline__ void carry_out() {
+    auto& s = here<typename Row::Shared>();
     Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, s.order.top};
     const Order order = s.order;
     switch (order.what) {
@@ -275,7 +282,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             const Order order = s.order;
             top = order.top;
             if (order.what == Sweep::done) return;
-            carry_out<StreamRow>(s);
+            carry_out<StreamRow>();
             meet();
         }
     }
@@ -302,7 +309,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         if (what == Sweep::count || what == Sweep::mass) s.bins.clear();
         const Order order = {what, low, high, top};
         tell(order);
-        carry_out<StreamRow>(s);
+        carry_out<StreamRow>();
         meet();
     }
 

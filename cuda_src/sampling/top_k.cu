@@ -75,8 +75,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCK
 top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_row, i64 pitch, i32 V,
       i32 width) {
     using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
-    extern __shared__ __align__(16) u8 memory[];
-    typename Row::Shared& s = *reinterpret_cast<typename Row::Shared*>(memory);
+    auto& s = here<typename Row::Shared>();
     const i64 at = blockIdx.x / CLUSTER;
     const i32 k = min(V, per_row ? min(width, max(0, per_row[at])) : width);
     Row row = {s, {logits + at * pitch, nullptr, u32(V)}, Blocks(V),

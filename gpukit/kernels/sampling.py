@@ -35,7 +35,7 @@ def _stream_bytes(t: Tunables) -> int:
     blocks, listed, warps = int(t["most"]), int(t["list"]), int(t["threads"]) // 32
     stages = warps * 1024 * (4 if t["dtype"] == "f32" else 2)
     late = 8 * blocks + 16 * warps + 18 * listed + 8 * 1024 + 96
-    return 4 * 32 * blocks + 8 * blocks + max(stages, late) + 24 * warps + 304
+    return 4 * 32 * blocks + 8 * blocks + max(stages, late) + 24 * warps + 336
 
 
 ARGMAX = KernelSpec(
@@ -63,7 +63,7 @@ SOFTMAX = KernelSpec(
     source="sampling/softmax.cu",
     entry="softmax<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, {blocks}>",
     summary="softmax of each row at its temperature, one read and one write",
-    archs=_ARCHS,
+    archs=("sm_90",),
     tunables=(_DTYPE, Tunable("out", _FLOATS, "f32", "type of the probabilities"), _VEC,
               Tunable("out_vec", (1, 2, 4, 8), 4, "probabilities per memory access"),
               Tunable("threads", (128, 256, 384, 512, 640, 768, 896, 1024), 512,
@@ -152,8 +152,8 @@ STREAM = KernelSpec(
         Param("bitmask", "pointer", "[B, >= V/32] u32, 1: allowed; or null"), *_RESULTS,
         *_FOR_ALL[:6]),
     shared_bytes=_stream_bytes,
-    variants=({"blocks": 4, "cluster": 1}, {"cluster": 2, "blocks": 4}, {"threads": 512},
-              {"dtype": "bf16", "vec": 8, "blocks": 4, "most": 256},
+    variants=({"blocks": 2, "cluster": 1}, {"cluster": 2, "blocks": 2}, {"threads": 512},
+              {"dtype": "bf16", "vec": 8, "blocks": 2, "most": 256},
               {"dtype": "f16", "vec": 1, "cluster": 1, "list": 2048},
               {"list": 2048, "most": 256, "blocks": 2, "cluster": 4},
               {"list": 2048, "threads": 512, "vec": 1}),
@@ -191,5 +191,5 @@ UNIFORM = KernelSpec(
             Param("position0", "i64", "for all where position is null")),
 )
 
-SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, TOP_K, *sampling_draw.SPECS,
-         *sampling_edit.SPECS)
+SPECS = (UNIFORM, ARGMAX, SOFTMAX, SAMPLE, STREAM, TOP_K, *sampling_draw.DRAWS,
+         *sampling_edit.EDITS)

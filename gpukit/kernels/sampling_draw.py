@@ -56,7 +56,7 @@ def _beam_bytes(t: Tunables) -> int:
 BEAM = KernelSpec(
     name="sampling.beam",
     source="sampling/beam.cu",
-    entry="beam<{threads}>",
+    entry="beam<{threads}, {scores}>",
     summary="the best continuations of all beams of a batch entry",
     archs=_ARCHS,
     tunables=(_THREADS, Tunable("scores", (1024, 8192, 32768), 1024, "beams * width, at most")),
@@ -72,4 +72,4 @@ BEAM = KernelSpec(
     variants=({},),
 )
 
-SPECS = (GUMBEL, VERIFY, BEAM)
+DRAWS = (GUMBEL, VERIFY, BEAM)

@@ -74,4 +74,4 @@ SCATTER = KernelSpec(
     variants=({}, {"dtype": "bf16", "index": "i64"}, {"dtype": "f16"}),
 )
 
-SPECS = (BITMASK, PENALTIES, COUNT, SCATTER)
+EDITS = (BITMASK, PENALTIES, COUNT, SCATTER)
