@@ -24,6 +24,7 @@
 #include "attention/terms.cuh"
 #include "common/cp_async.cuh"
 #include "common/mma.cuh"
+#include "common/opaque.cuh"
 
 using namespace attention;
 
@@ -111,15 +112,9 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
         }
     }
 
-    // Addresses that start from here are not kept from step to step.
-    static __device__ __forceinline__ u32 fresh(u32 address) {
-        asm volatile("" : "+r"(address));
-        return address;
-    }
-
     // S = Q K^T from shared memory.
     __device__ __forceinline__ void scores(u32 q, u32 k) {
-        q = fresh(q), k = fresh(k);
+        q = opaque(q), k = opaque(k);
         const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
         for (int m = 0; m < REPEAT; m++)
@@ -156,7 +151,7 @@ template <class T, int D, int DV, int N, int WARPS, int REPEAT, Mask MASK, u32 T
     }
     // O += P V.
     __device__ __forceinline__ void values(u32 v) {
-        v = fresh(v);
+        v = opaque(v);
         const u32 lane = threadIdx.x % 32;
 #pragma unroll
         for (int kk = 0; kk < N / 16; kk++) {

@@ -1,5 +1,7 @@
 // Forbids tokens in place: where a bit of the packed mask is 0, the logit becomes `fill`.
 //
+// Bit t % 32 of word t / 32 is token t's. Where `rows` is given, row i of the mask is for row rows[i].
+//
 // A warp looks at 32 words, 1024 tokens. Words of ones, most of a grammar's or nearly none of them, cost
 // nothing beyond their own 4 bytes; only what changes is written.
 #include "common/types.cuh"

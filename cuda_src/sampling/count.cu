@@ -1,6 +1,9 @@
 // Counts each row's new token in its CSR list: one more, or the first free slot (token -1).
 //
-// A warp per row. A full list loses the token and says so.
+// A warp per row looks through its list 32 entries at a time, finds the token or the first free slot by
+// a vote, and one lane writes. Rows are independent; no other warp touches the list.
+//
+// Limits: a full list loses the token and says so.
 #include "common/types.cuh"
 #include "common/warp.cuh"
 

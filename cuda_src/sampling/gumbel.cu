@@ -1,5 +1,5 @@
-// Gumbel-max: the token with the largest logit / T + G, G = -log(E), E = -log1p(-v) with v of 32 random
-// bits: a categorical draw without maximum, sum or second reading.
+// Gumbel-max, a categorical draw without maximum, sum or second reading:
+// the token with the largest logit / T + G, G = -log(E), E = -log1p(-v) with v of 32 random bits.
 //
 // v = (bits + 0.5) / 2^32, so G reaches from -3.1 to 22.9: the winning tail, small v, is dense. Token t
 // takes word t % 4 of Philox block t / 4 of (seed, position). The noise is what costs: it is drawn only

@@ -1,4 +1,8 @@
 // Penalties in place, on the logits of the tokens of each row's CSR list (penalties.cuh).
+//
+// A CTA per row, a thread per entry of the list: tokens of a row differ, so no two threads meet. What
+// is not on the list is neither read nor written. The fused sampler applies the same function while it
+// reads the row; this is for those who want the logits.
 #include "sampling/penalties.cuh"
 
 template <class T, int THREADS>

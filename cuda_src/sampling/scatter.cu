@@ -1,6 +1,9 @@
 // Writes values, or one value, to (row, column) pairs of a matrix; pairs outside of it are skipped.
 //
-// Of values for the same place one is written, whichever.
+// A thread per pair, 64-bit places throughout. Nothing is read of the matrix.
+//
+// Limits: of values for the same place one is written, whichever; indices are not sorted, so writes
+// are as scattered as they are.
 #include "common/types.cuh"
 
 template <class T, class I, int THREADS>

@@ -1,5 +1,5 @@
-// The k largest logits of each row in descending order with their tokens, lower tokens first among
-// equals; where asked for, the logarithm of the sum of all exponentials too.
+// The k largest logits of each row in descending order with their tokens:
+// lower tokens first among equals; where asked for, the logarithm of the sum of all exponentials too.
 //
 // The row is streamed as for sampling (stream.cu). The list of CTA 0 is sorted: at least k tokens reach
 // the k-th largest maximum of a group, few more do. Rows with so many ties that the list overflows are

@@ -212,7 +212,7 @@ def test_families_come_from_the_environment_too(monkeypatch):
     assert load_family("fake").name == "fake"
     with pytest.raises(ArgumentError, match=r"cannot load a\.b:C"):
         load_family("other")
-    with pytest.raises(ArgumentError, match="unknown family 'nope'; known: elementwise, fake"):
+    with pytest.raises(ArgumentError, match=r"unknown family 'nope'; known: .*elementwise, fake"):
         load_family("nope")
 
 

@@ -78,6 +78,6 @@ def test_command_refuses_results_without_a_ladder(tmp_path: Path) -> None:
     from gpukit_cli.main import cli
 
     empty = tmp_path / "none.json"
-    empty.write_text(json.dumps({"rows": []}))
+    empty.write_text(json.dumps({"schema_version": 1, "rows": []}))
     result = CliRunner().invoke(cli, ["model", "matmul", "--ladder", str(empty)])
     assert "accepted: all of 1 to 8" in str(result.exception)

@@ -9,7 +9,7 @@ GONE = "/proc/gpukit/r.json"
 ERRORS = [
     (("bogus",), 2, "unknown command 'bogus'; known: bench, list"),
     (("--bogus",), 2, "No such option"),
-    (("bench", "bogus"), 2, "unknown family 'bogus'; known: attention, elementwise"),
+    (("bench", "bogus"), 2, "unknown family 'bogus'; known: attention, attention-decode"),
     (("bench", "fake", "--bogus"), 2, "No such option"),
     (("bench", "fake", "--kernel", "cube"), 2, "--kernel': 'cube' is not one of scale, fast"),
     (("bench", "fake", "--n", "12q"), 2, "--n': '12q' is not an integer"),

@@ -1,5 +1,5 @@
-// Matmul kernel 8, Blackwell: running clusters steal the tiles of those that have not started, and
-// the tensor core multiplies the next tile while this one is written out.
+// Matmul kernel 8, Blackwell: running clusters steal the tiles of those that have not started,
+// and the tensor core multiplies the next tile while this one is written out.
 //
 // Idea over kernel 7, first: a cluster that is done with its tile takes the next one of the grid.
 // The grid is one cluster per tile, as before; warp 4 of the cluster's first CTA asks the hardware
