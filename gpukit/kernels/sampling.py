@@ -6,6 +6,7 @@ from gpukit.kernels import sampling_draw, sampling_edit
 from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 
 _ARCHS = ("sm_90", "sm_100")
+_TUNED = ("sm_90",)  # built for later ones, too, where some variants spill a few bytes
 _FLOATS = ("f32", "f16", "bf16")
 # KiB of a row that one CTA keeps; the sizes let 8, 4, 3, 2 and 1 CTAs share an SM.
 STAGES = (1, 16, 40, 64, 100, 192)
@@ -63,7 +64,7 @@ SOFTMAX = KernelSpec(
     source="sampling/softmax.cu",
     entry="softmax<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, {blocks}>",
     summary="softmax of each row at its temperature, one read and one write",
-    archs=("sm_90",),
+    archs=_TUNED,
     tunables=(_DTYPE, Tunable("out", _FLOATS, "f32", "type of the probabilities"), _VEC,
               Tunable("out_vec", (1, 2, 4, 8), 4, "probabilities per memory access"),
               Tunable("threads", (128, 256, 384, 512, 640, 768, 896, 1024), 512,
@@ -142,7 +143,7 @@ STREAM = KernelSpec(
     source="sampling/stream.cu",
     entry="stream<{dtype}, {vec}, {threads}, {cluster}, {list}, {most}, {blocks}>",
     summary="bitmask, temperature, min-p, top-k, top-p and the draw, each row streamed once",
-    archs=_ARCHS,
+    archs=_TUNED,
     tunables=(_DTYPE, _VEC, Tunable("threads", THREADS[1:], 256, "threads per CTA"), _CLUSTER,
               Tunable("list", LISTS, 512, "tokens that the list of CTA 0 can hold"),
               Tunable("most", (128, 256), 128, "blocks of a row that CTA 0 has room for"),

@@ -161,6 +161,7 @@ class AlwaysLost:
         raise Lost(case.name)
 
 
+@pytest.mark.slow
 def test_every_case_may_cost_a_process(tmp_path):
     fixture = _record(tmp_path, f"{__name__}:AlwaysLost")
     assert [r.error for r in fixture.records.values()] == [f"Lost: {n}" for n in fixture.records]
