@@ -52,9 +52,9 @@ _OTHERS = re.compile(r"^(// Published for (\d+)\^3 \((\S+)\):\n// ).*$", re.MULT
 
 def embedded(text: str, file: Path) -> str:
     """The text of a file with every embedded table and line made anew."""
-    def table(found: re.Match[str]) -> str:
+    def rows(found: re.Match[str]) -> str:
         records = _records(file, found[2], found[3] or "rows")
-        return found[1] + "\n".join(_table(records, found[4].split())) + "\n" + found[5]
+        return found[1] + "\n".join(table(records, found[4].split())) + "\n" + found[5]
 
     def line(found: re.Match[str]) -> str:
         return found[1] + _measured(_records(file, found[3]), file, int(found[2]))
@@ -62,7 +62,7 @@ def embedded(text: str, file: Path) -> str:
     def others(found: re.Match[str]) -> str:
         return found[1] + _published(_found(file, found[3]), file, int(found[2])) + "."
 
-    return _OTHERS.sub(others, _LINE.sub(line, _TABLE.sub(table, text)))
+    return _OTHERS.sub(others, _LINE.sub(line, _TABLE.sub(rows, text)))
 
 
 def _found(file: Path, results: str) -> Path | None:
@@ -82,7 +82,8 @@ def _records(file: Path, results: str, name: str = "rows") -> list[dict[str, Any
     return records
 
 
-def _table(records: Sequence[dict[str, Any]], words: Sequence[str]) -> list[str]:
+def table(records: Sequence[dict[str, Any]], words: Sequence[str]) -> list[str]:
+    """Records as the lines of a Markdown table; `words` as between the brackets of a comment."""
     wanted = [word for word in words if "=" not in word]
     conditions = [word.split("=", 1) for word in words if "=" in word]
     chosen = [r for r in records if all(_value(r, name) == value for name, value in conditions)]
