@@ -72,9 +72,8 @@ def _measure(
     slots = range(prepared.work.slots)
     if not _passes(row, prepared, slots, "right before timing, wrong after it"):
         return
-    _fill_speed(row, prepared, timings[0], target, ceiling)
     _fill_peers(row, prepared.peers, timings, (*prepared.notes, *absent))
-    _judge(row, prepared, timings[0], target, ceiling)
+    fill_timed(row, prepared, timings[0], target, ceiling)
 
 
 def _timing(row: Row, options: CaseOptions) -> TimingOptions:
@@ -129,6 +128,18 @@ def _note_check(row: Row, result: CheckResult) -> None:
     else:
         row.error = max(result.error, row.error or 0.0)
     row.tolerance = result.tolerance
+
+
+def fill_timed(
+    row: Row,
+    prepared: Prepared,
+    timing: Timing,
+    target: Target,
+    ceiling: Mapping[str, Any] | None,
+) -> None:
+    """Write into the row of a checked case what its samples say, and its status."""
+    _fill_speed(row, prepared, timing, target, ceiling)
+    _judge(row, prepared, timing, target, ceiling)
 
 
 def _fill_speed(

@@ -41,6 +41,9 @@ class Store(Protocol):
     def append(self, row: Row) -> None:
         """Write one finished row."""
 
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Write rows that finished together."""
+
     def finish(self, ceilings: dict[str, Any], *, complete: bool) -> None:
         """Note what the run measured besides rows, and whether it reached its end."""
 
@@ -58,6 +61,10 @@ class MemoryStore:
 
     def append(self, row: Row) -> None:
         self.rows.append(row)
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.append(row)
 
     def finish(self, ceilings: dict[str, Any], *, complete: bool) -> None:
         return None
@@ -96,8 +103,11 @@ class JsonStore(MemoryStore):
         self._write()
 
     def append(self, row: Row) -> None:
-        super().append(row)
-        self._texts.append(json.dumps(row.to_dict(), allow_nan=False))
+        self.extend([row])
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        self.rows += rows
+        self._texts += [json.dumps(row.to_dict(), allow_nan=False) for row in rows]
         self._write()
 
     def finish(self, ceilings: dict[str, Any], *, complete: bool) -> None:

@@ -81,7 +81,21 @@ def _spec(op: str) -> KernelSpec:
     )
 
 
-SPECS = tuple(_spec(op) for op in (*UNARY, *BINARY))
+_STRIDE_COPY = KernelSpec(
+    name="elementwise.stride_copy",
+    source="elementwise/stride_copy.cu",
+    entry="stride_copy<{dtype}, {vec}, {index}>",
+    summary="y = x by the textbook's grid-stride loop, to count its instructions",
+    archs=ARCHS,
+    tunables=tuple(t for t in _tunables("copy") if t.name in ("dtype", "vec", "index")),
+    params=(Param("x", "pointer", "input"), Param("out", "pointer", "output"),
+            Param("n", "i64", "elements, a multiple of vec")),
+    variants=({"vec": 1}, {"vec": 4}, {"vec": 1, "index": "u64"}, {"vec": 4, "index": "u64"}),
+    requires=("dense arrays aligned to the access width",
+              "index=u32 counts up to 2^32 vectors, the last step included"),
+)
+
+SPECS = (*(_spec(op) for op in (*UNARY, *BINARY)), _STRIDE_COPY)
 
 
 def access_bytes(tunables: Tunables) -> int:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpukit import kernels
-from gpukit.devices.protocol import Device, Kernel
+from gpukit.devices.protocol import Device, Kernel, Properties
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.elementwise import ITEMSIZE
+from gpukit.kernels.spec import Value
 
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 _MAX_GRID = 2**31 - 1
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,15 @@ class Plan:
     cache: str
 
 
+@dataclass(frozen=True)
+class Decision:
+    """A launch as decided, before anything is compiled: CTAs, threads, and the variant."""
+
+    grid: int
+    block: int
+    tunables: dict[str, Value]
+
+
 def plan(op: str, element: str, n: int, alignment: int, launch: Launch, device: Device) -> Plan:
     """Decide and compile.
 
@@ -90,29 +99,36 @@ def plan(op: str, element: str, n: int, alignment: int, launch: Launch, device: 
         ArgumentError: an override that this call cannot honour.
         UnsupportedError: wider accesses than the GPU has.
     """
-    vec = _vec(op, element, alignment, launch, device)
-    tuned = _tuned(n * ITEMSIZE[element])
-    block, unroll = launch.block or tuned.block, launch.unroll or tuned.unroll
-    grid = _grid(n, vec * unroll * block, block, launch, device)
+    decided = decide(op, element, n, alignment, launch, device.properties)
+    kernel = device.compile(kernels.get(f"elementwise.{op}"), decided.tunables)
+    vec, unroll = int(decided.tunables["vec"]), int(decided.tunables["unroll"])
+    index, cache = str(decided.tunables["index"]), str(decided.tunables["cache"])
+    return Plan(kernel, (decided.grid,), (decided.block,), vec, unroll, index, cache)
+
+
+def decide(op: str, element: str, n: int, alignment: int, launch: Launch,
+           properties: Properties) -> Decision:
+    """`plan` without a device: raises the same errors."""
+    vec = _vec(op, element, alignment, launch, properties)
+    usual = rule(n * ITEMSIZE[element], properties)
+    block, unroll = launch.block or usual.block, launch.unroll or usual.unroll
+    grid = _grid(n, vec * unroll * block, block, launch, properties)
     index = _index(n, vec, grid * block * unroll, launch)
-    cache = launch.cache or "normal"
     # One pass needs no loop, and less code to fetch: that shows in kernels of a few microseconds.
     loop = "false" if grid * vec * unroll * block >= n - n % vec else "true"
-    kernel = device.compile(kernels.get(f"elementwise.{op}"),
-                            {"dtype": element, "vec": vec, "unroll": unroll, "index": index,
-                             "cache": cache, "loop": loop})
-    return Plan(kernel, (grid,), (block,), vec, unroll, index, cache)
+    return Decision(grid, block, {"dtype": element, "vec": vec, "unroll": unroll, "index": index,
+                                  "cache": launch.cache or "normal", "loop": loop})
 
 
-def _vec(op: str, element: str, alignment: int, launch: Launch, device: Device) -> int:
+def _vec(op: str, element: str, alignment: int, launch: Launch, properties: Properties) -> int:
     size = ITEMSIZE[element]
     if launch.vec is None:  # the widest access that every pointer is aligned for
         return max(1, min(alignment, 16) // size)
     width = launch.vec * size
-    limit = 32 if device.properties.capability >= (10, 0) else 16
+    limit = 32 if properties.capability >= (10, 0) else 16
     if width > limit:
         raise UnsupportedError(f"{op}: vec={launch.vec} of {element} is {width} bytes per access; "
-                               f"{device.properties.arch} moves at most {limit}")
+                               f"{properties.arch} moves at most {limit}")
     if width == 32 and launch.cache == "stream":
         raise ArgumentError(f"{op}: cache='stream' is for accesses of up to 16 bytes; vec="
                             f"{launch.vec} of {element} makes 32")
@@ -123,30 +139,37 @@ def _vec(op: str, element: str, alignment: int, launch: Launch, device: Device) 
     return launch.vec
 
 
-class _Tuned(NamedTuple):
+class Rule(NamedTuple):
+    """Threads per CTA, and vectors in flight per thread."""
+
     block: int
     unroll: int
 
 
-def _tuned(nbytes: int) -> _Tuned:
-    """Block and unroll by array size, as measured on an H200 with a flushed L2.
+def wave_bytes(properties: Properties) -> int:
+    """Bytes of an array that one wave moves: every thread the GPU can hold, 16 bytes each."""
+    return properties.sm_count * properties.threads_per_sm * 16
 
-    Arrays of a few MiB are done in one or two waves of CTAs: fewer CTAs with more loads in flight
-    each win 5 % at 4 and 16 MiB. Below that there are not even enough vectors for one wave, above
-    it plain one-vector threads win, in small CTAs that retire and start more evenly.
-    Evict-first accesses cost 2 to 4 % once L2 starts clean.
+
+def rule(nbytes: int, properties: Properties) -> Rule:
+    """Block and unroll for an array of so many bytes, by how many waves it takes.
+
+    Arrays of a few waves are over as soon as they are under way: fewer CTAs with more loads in
+    flight each win there. Below half a wave there are not even enough vectors for that; above,
+    plain one-vector threads win, in small CTAs that retire and start more evenly.
+    `gpukit study elementwise` measures how far this is from the best.
     """
-    if 2 * _MIB < nbytes <= 32 * _MIB:
-        return _Tuned(256, 4)
-    return _Tuned(256, 1) if nbytes <= 2 * _MIB else _Tuned(128, 1)
+    waves = nbytes / wave_bytes(properties)
+    if 0.5 < waves <= 8:
+        return Rule(256, 4)
+    return Rule(256, 1) if waves <= 0.5 else Rule(128, 1)
 
 
-def _grid(n: int, per_cta: int, block: int, launch: Launch, device: Device) -> int:
+def _grid(n: int, per_cta: int, block: int, launch: Launch, properties: Properties) -> int:
     full = min(_MAX_GRID, -(-n // per_cta))
     if launch.grid == "gs1":
         return full
     if launch.grid == "gs2":
-        properties = device.properties
         wave = properties.sm_count * max(1, properties.threads_per_sm // block)
         return min(full, wave * launch.waves)
     return int(launch.grid)

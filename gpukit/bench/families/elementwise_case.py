@@ -37,18 +37,19 @@ class PreparedElementwise:
         self.outputs = [device.empty((self.n,), self.dtype.numpy) for _ in range(slots)]
         self._chosen = buffers.sample_indices(self.n)
         self._want = {slot: self._expected(slot) for slot in {0, slots - 1}}
-        self._plan = self._choose(case, device)
-        self.launch = _launch_facts(self._plan, device)
-        self.work = Work(case.kernel, self._bound(), slots)
+        self.work, self.launch = self.variant(case.kernel, case.params)
         self.peers, self.notes = self._peers(peers, slots)
 
-    def _choose(self, case: Case, device: Any) -> Plan:
-        element = f"u{8 * self.dtype.itemsize}" if self.op == "copy" else self.dtype.name
-        settings: dict[str, Any] = dict(case.params)
-        return plan(self.op, element, self.n, 32, Launch(**settings), device)
+    def variant(self, name: str, params: Mapping[str, Any]) -> tuple[Work, Mapping[str, Any]]:
+        """The op launched in another way on the same buffers: the work, and the facts of its
+        launch."""
+        chosen = plan(self.op, element(self.op, self.dtype), self.n, 32, Launch(**params),
+                      self.device)
+        return (Work(name, self._bound(chosen), len(self.outputs)),
+                _launch_facts(chosen, self.device))
 
-    def _bound(self) -> Any:
-        call = self._plan.kernel.bind(self._plan.grid, self._plan.block)
+    def _bound(self, chosen: Plan) -> Any:
+        call = chosen.kernel.bind(chosen.grid, chosen.block)
         pointers = [tuple(map(self.device.pointer, (*xs, out)))
                     for xs, out in zip(self.inputs, self.outputs, strict=True)]
         return lambda slot: call(*pointers[slot], self.n, SCALAR)
@@ -96,6 +97,11 @@ class PreparedElementwise:
         self.inputs, self.outputs, self.peers = [], [], ()
         del self.work
         self.device.release_memory()
+
+
+def element(op: str, dtype: dtypes.DType) -> str:
+    """What the kernel calls the element type: copy's words go by size."""
+    return f"u{8 * dtype.itemsize}" if op == "copy" else dtype.name
 
 
 def _inputs(xp: Any, op: str, dtype: dtypes.DType, n: int, slots: int,

@@ -1,0 +1,53 @@
+"""What a report needs besides rows: the memory interface, and machine code counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpukit.errors import CompileError, MissingDependencyError
+from gpukit.study.turns import PUBLISHED_ARCH, count_turns
+
+if TYPE_CHECKING:
+    from gpukit.bench.model import Target
+
+
+def gather(target: Target) -> dict[str, Any]:
+    """Facts of an open device, as JSON values: ``device``, ``memory``, ``turns`` with a note where
+    they could not be counted."""
+    return {"device": _device(target), "memory": _memory(target),
+            **turns((PUBLISHED_ARCH, target.device.properties.arch))}
+
+
+def turns(archs: tuple[str, ...]) -> dict[str, Any]:
+    """Loop turns counted for these targets, or the reason why not."""
+    try:
+        counted = count_turns(tuple(dict.fromkeys(archs)))
+    except (CompileError, MissingDependencyError) as problem:
+        return {"turns": [], "turns_note": " ".join(str(problem).split())}
+    return {"turns": [turn.to_dict() for turn in counted], "turns_note": ""}
+
+
+def _device(target: Target) -> dict[str, Any]:
+    properties = target.device.properties
+    names = ("name", "arch", "sm_count", "threads_per_sm", "l2_bytes", "memory_bytes")
+    return {"timed": target.timed, **{name: getattr(properties, name) for name in names}}
+
+
+def _memory(target: Target) -> dict[str, Any]:
+    """Bus width in bits and memory clocks in MHz, as driver and NVML tell them, and the datasheet;
+    nothing for an emulated device."""
+    if not target.timed:
+        return {}
+    from gpukit.measure import peak_for
+
+    attributes = target.device.xp.cuda.Device(target.device.index).attributes
+    peak = peak_for(target.name)
+    clocks = target.environment().get("max_clocks_mhz") or {}
+    return {
+        "bus_bits": attributes.get("GlobalMemoryBusWidth"),
+        "clock_mhz_driver": attributes.get("MemoryClockRate", 0) / 1e3 or None,
+        "clock_mhz_nvml": clocks.get("mem"),
+        "sm_clock_mhz_nvml": clocks.get("sm"),
+        "datasheet_gbs": peak.gbs if peak else None,
+        "datasheet": peak.source if peak else None,
+    }
