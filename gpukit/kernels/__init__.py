@@ -18,6 +18,7 @@ from gpukit.kernels import (
     matmul_sm100,
     matmul_sm100_library,
     sampling,
+    sampling_ladder,
     timing,
 )
 from gpukit.kernels.spec import KernelSpec, Param, Tunable
@@ -30,7 +31,7 @@ def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
     families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
                 matmul_sm100_library, matmul_helpers, attention_naive, attention, attention_decode,
-                sampling, timing)
+                sampling, sampling_ladder, timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

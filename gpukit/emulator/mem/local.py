@@ -41,7 +41,8 @@ class LocalMemory(Store):
         active = addresses if mask is None else addresses[mask]
         first = active.item(0)
         distances = active - active[0]
-        key = (distances.tobytes(), size, lanes.lo, None if mask is None else mask.tobytes())
+        key = (distances.tobytes(), size, lanes.lo, lanes.hi,
+               None if mask is None else mask.tobytes())  # fmt: skip
         pattern = self.patterns.get(key)
         if pattern is None:
             pattern = self.patterns.put(key, self._learn(lanes, distances, mask, size))

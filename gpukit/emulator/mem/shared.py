@@ -86,7 +86,7 @@ class SharedMemory(Store):
         first = active.item(0)
         distances = active - active[0]
         rank, offset = first >> windows.RANK_SHIFT, first & windows.OFFSET_MASK
-        key = (distances.tobytes(), offset & 127, size, lanes.lo, rank,
+        key = (distances.tobytes(), offset & 127, size, lanes.lo, lanes.hi, rank,
                None if mask is None else mask.tobytes())  # fmt: skip
         pattern = self.patterns.get(key)
         if pattern is None:
