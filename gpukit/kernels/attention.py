@@ -25,6 +25,8 @@ _CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and valu
 
 _TURNS = Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")
 
+_TRIAL = Tunable("trial", tuple(range(128)), 0, "orders under trial")
+
 _RESULTS = (
     Param("out", "pointer", "[batch, queries, heads, dv] by the steps that follow"),
     Param("out_token", "i64", "elements from query to query"),
@@ -96,11 +98,11 @@ def hopper_shared(tunables: Tunables) -> int:
 K5 = KernelSpec(
     name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
     entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {terms}, {ctas}, {turns}>",
+          "attention::Keys::{keys}, {terms}, {ctas}, {turns}, {trial}>",
     summary="tiles run into each other, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
     tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
-              _TURNS),
+              _TURNS, _TRIAL),
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(

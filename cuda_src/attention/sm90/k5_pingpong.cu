@@ -26,7 +26,7 @@ using namespace attention;
 constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
-template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct Consumer {
+template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TRIAL> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
 
@@ -107,11 +107,14 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         return hidden;
     }
 
-    __device__ __forceinline__ Rise look(typename S::Scores& s, Softmax& softmax,
-                                         const Work& job, i32 j) const {
+    __device__ __forceinline__ void mask(typename S::Scores& s, const Work& job, i32 j) const {
         if constexpr (TERMS != 0)
             add_terms<T, TERMS>(s, rows, j * S::N, job.sequence.keys, terms);
         if (partial(job, j)) hide<MASK>(s, seen, j * S::N);
+    }
+    __device__ __forceinline__ Rise look(typename S::Scores& s, Softmax& softmax,
+                                         const Work& job, i32 j) const {
+        mask(s, job, j);
         return softmax.rise(s, c);
     }
 
@@ -153,15 +156,49 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         pass_turn();
         wgmma::wait<1>();
         scores_done(s, j == job.first);
-        const Rise rise = look(s, softmax, job, j);
-        wgmma::after(rise.correction[0] + rise.correction[1]);
+        mask(s, job, j);
+        Rise rise;
+        softmax.template rise_row<0>(s, c, rise);
+        if constexpr (TRIAL & 32) wgmma::after(rise.correction[0]);
+        if constexpr (TRIAL & 1) softmax.template weigh_row<0>(s, rise, c);
+        softmax.template rise_row<1>(s, c, rise);
+        if constexpr (TRIAL & 16) softmax.template weigh_row<1>(s, rise, c);
+        if constexpr (!(TRIAL & 2)) wgmma::after(rise.correction[0] + rise.correction[1]);
         wgmma::wait<0>();
         wgmma::hold(o);
         wgmma::hold(p);
-        wgmma::hold(s);
+        if constexpr (!(TRIAL & 1)) wgmma::hold(s);
         release_v();
         if constexpr (!NEW) scale_rows(o, rise);
-        softmax.weigh(s, rise, c);
+        if constexpr (!(TRIAL & 1)) softmax.weigh(s, rise, c);
+        else if constexpr (!(TRIAL & 16)) softmax.template weigh_row<1>(s, rise, c);
+        pack_all<T>(p, s);
+    }
+
+    // From tile to tile: the last product of the old one, the first of the new one, and while that
+    // runs the old one's results.
+    __device__ __forceinline__ void turn_over(typename S::Sums& o, typename S::Weights& p,
+                                              Softmax& softmax, const Work& old, const Work& job,
+                                              const Results<T>& to) {
+        typename S::Scores s;
+        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
+        await_turn();
+        wgmma::fence();
+        start_values<S>(o, p, shared.v(at_v.stage));
+        mbarrier::wait(shared.q_full(wg), q_parity);
+        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        start_scores_of(s);
+        pass_turn();
+        wgmma::wait<1>();
+        wgmma::hold(o);
+        wgmma::hold(p);
+        release_v();
+        finish(call, old, to, o, softmax, c, wg);
+        softmax = Softmax();
+        wgmma::wait<0>();
+        const i32 j = job.end - 1;
+        scores_done(s, j == job.first);
+        softmax.weigh(s, look(s, softmax, job, j), c);
         pack_all<T>(p, s);
     }
 
@@ -195,7 +232,9 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
                 return;
             }
             start(next);
-            if (open) {
+            if (open && (TRIAL & 4)) {
+                turn_over(o, p, softmax, job, next, to);
+            } else if (open) {
                 const Softmax old = softmax;
                 softmax = Softmax();
                 step<true>(o, p, softmax, next, next.end - 1);
@@ -224,7 +263,7 @@ __device__ __forceinline__ void await_all(const Shared<S>& shared, Cursor<S::STA
     }
 }
 
-template <class S, Mask MASK, Keys KEYS, int CTAS>
+template <class S, Mask MASK, Keys KEYS, int CTAS, int TRIAL>
 __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& maps,
                                         const Call& call) {
     using Work = Job<S, MASK, KEYS, CTAS>;
@@ -232,6 +271,7 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
     const Ticket ticket = shared.ticket();
     if (warp::index() == 0) {
         Loader<S, MASK, KEYS, CTAS> loader{shared, maps, call, rank};
+        if constexpr (TRIAL & 64) loader.policy = tma::evict_last();
         ticket.lead(call.schedule, blockIdx.x / CTAS, gridDim.x / CTAS,
                     [&](const Tile& tile) { loader.tile(Work(call, tile, rank)); });
         loader.flush();
@@ -240,14 +280,17 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
         u32 parity = 0;
         ticket.for_each([&](const Tile& tile) {
             const Work job(call, tile, rank);
-            if (!job.empty()) load_queries(shared, maps.q, call, job, parity), parity ^= 1;
+            if (job.empty()) return;
+            if constexpr (TRIAL & 8) prefetch_queries(maps.q, call, job);
+            load_queries(shared, maps.q, call, job, parity);
+            parity ^= 1;
         });
     }
     __syncwarp();
 }
 
 template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS,
-          int CTAS, bool TURNS>
+          int CTAS, bool TURNS, int TRIAL>
 __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__((WGS + 1) * 128, 1)
 k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
             const __grid_constant__ TensorMap map_v, T* out, i64 out_token, i64 out_head,
@@ -277,7 +320,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
 
     if (warp::group() == 0) {
         if constexpr (WGS > 1) warp::give_registers<WGS == 2 ? 40 : 32>();
-        produce<S, MASK, KEYS, CTAS>(shared, {map_q, map_k, map_v}, call);
+        produce<S, MASK, KEYS, CTAS, TRIAL>(shared, {map_q, map_k, map_v}, call);
     } else {
         if constexpr (WGS > 1) warp::take_registers<WGS == 2 ? 232 : 160>();
         const Terms<T> terms{scale, softcap, slopes, slopes_batch, bias, bias_batch, bias_head,
@@ -285,7 +328,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
                              relative_head, extent};
         const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                  lse_batch, sinks};
-        Consumer<S, MASK, KEYS, TERMS, CTAS, TURNS && (WGS > 1)> consumer(shared, call, terms,
+        Consumer<S, MASK, KEYS, TERMS, CTAS, TURNS && (WGS > 1), TRIAL> consumer(shared, call, terms,
                                                                          warp::group() - 1);
         consumer.run(results, CTAS > 1 ? cluster::rank() : 0);
         consumer.settle();

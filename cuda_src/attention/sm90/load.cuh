@@ -20,6 +20,7 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Loader {
     Cursor<S::STAGES> at_k, at_v;
     From values;      // whose block `due` is the next to come, if that is not negative
     i32 due = -1;
+    u64 policy = 0;
 
     __device__ __forceinline__ From source(const TensorMap& map,
                                            const Job<S, MASK, KEYS, CTAS>& job) const {
@@ -27,7 +28,7 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Loader {
         if constexpr (KEYS == Keys::paged) pages.table += i64(job.batch) * call.table_batch;
         const bool ragged = KEYS != Keys::dense && call.lengths.k_offsets != nullptr;
         return {&map, job.head / call.share, ragged ? 0 : job.batch, job.sequence.k_first,
-                job.sequence.keys, pages};
+                job.sequence.keys, pages, policy};
     }
 
     // Keys of a block, then values of the block before it, be it the last of another tile: in the order
@@ -54,21 +55,35 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Loader {
     }
 };
 
+// Where part `slab` of a warpgroup's queries lies.
+template <class S, Keys KEYS, class JOB>
+__device__ __forceinline__ tma::At query_box(const Call& call, const JOB& job, int wg, int slab) {
+    const i32 batch = KEYS != Keys::dense && call.lengths.q_offsets != nullptr ? 0 : job.batch;
+    const i32 query = job.sequence.q_first + ((job.row + wg * S::ROWS) >> call.group_bits);
+    return {slab * S::COLS, 0, query, job.head, batch};
+}
+
+// Brings a tile's queries into L2, before there is room for them here. One warp.
+template <class S, Mask MASK, Keys KEYS, int CTAS>
+__device__ __forceinline__ void prefetch_queries(const TensorMap& map, const Call& call,
+                                                 const Job<S, MASK, KEYS, CTAS>& job) {
+    const int wg = warp::lane() / S::K_SLABS, slab = warp::lane() % S::K_SLABS;
+    if (wg < S::WGS) tma::prefetch(map, query_box<S, KEYS>(call, job, wg, slab));
+}
+
 // A warpgroup's queries, as soon as it has let go of the last tile's. One warp.
 template <class S, Mask MASK, Keys KEYS, int CTAS>
 __device__ __forceinline__ void load_queries(const Shared<S>& shared, const TensorMap& map,
                                              const Call& call,
                                              const Job<S, MASK, KEYS, CTAS>& job, u32 parity) {
-    const i32 batch = KEYS != Keys::dense && call.lengths.q_offsets != nullptr ? 0 : job.batch;
     for (int wg = 0; wg < S::WGS; wg++) {
-        const i32 query = job.sequence.q_first + ((job.row + wg * S::ROWS) >> call.group_bits);
         mbarrier::wait(shared.q_empty(wg), parity ^ 1);
         if (warp::lane() != 0) continue;
         mbarrier::arrive_and_expect(shared.q_full(wg), S::Q_BYTES);
 #pragma unroll
         for (int slab = 0; slab < S::K_SLABS; slab++)
             tma::load(shared.q(wg) + slab * S::Q_SLAB, map, shared.q_full(wg),
-                      {slab * S::COLS, 0, query, job.head, batch});
+                      query_box<S, KEYS>(call, job, wg, slab));
     }
 }
 

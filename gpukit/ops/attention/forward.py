@@ -38,6 +38,7 @@ class Config:
     dynamic: bool = False
     turns: bool = True
     workers: int = 0
+    trial: int = 0
 
 
 def configure(problem: Problem) -> Config:
@@ -90,7 +91,7 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": tile.n,
             "wgs": tile.wgs, "stages": tile.stages, "mask": problem.mask.policy,
             "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas,
-            "turns": int(config.turns)}
+            "turns": int(config.turns), "trial": config.trial}
 
 
 def _lengths(problem: Problem, config: Config) -> tuple[Any, ...]:
