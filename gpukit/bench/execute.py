@@ -156,6 +156,7 @@ def _fill_speed(
     row.pct_ceiling = rates.percent_of(ceiling)
     row.clocks = timing.clocks.as_dict() if timing.clocks else None
     row.samples_us = [float(sample) for sample in timing.samples_us]
+    row.launch = dict(prepared.launch)  # again: some kernels count their own clocks
 
 
 def _fill_peers(

@@ -103,8 +103,9 @@ class Prepared(Protocol):
     ``footprint`` is the bytes of one set: inputs and outputs. ``bytes_moved`` and ``flops`` are
     those of one launch, by the problem's own arithmetic (what must be read and written once),
     not by what the hardware happened to move. ``launch`` holds the actual configuration: grid,
-    block, waves, shared memory. ``peers`` run on the same buffers; ``notes`` says which of the
-    peers that were asked for cannot run this case, and why.
+    block, waves, shared memory; read again after timing, it may hold what kernels counted.
+    ``peers`` run on the same buffers; ``notes`` says which of the peers that were asked for
+    cannot run this case, and why.
     """
 
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ml_dtypes
-import mma_layouts as layouts
 import numpy as np
 from emulator_kernels import ptx_kernel
 
 from gpukit import emulator
+from gpukit.layout import fragments, shared
 
 NUMPY = {
     "f16": np.dtype(np.float16),
@@ -85,11 +85,11 @@ class Operand:
 
     def __init__(self, values, mode="128", k_major=True, start=START, lbo=None, sbo=None, shift=0):
         rows, itemsize = values.shape[0], values.dtype.itemsize
-        lbo0, sbo0, _ = layouts.dense(mode, k_major, rows, itemsize)
+        lbo0, sbo0, _ = shared.dense(mode, k_major, rows, itemsize)
         lbo, sbo = lbo0 if lbo is None else lbo, sbo0 if sbo is None else sbo
-        self.at = layouts.addresses(mode, k_major, rows, itemsize, start + shift, lbo, sbo)
+        self.at = shared.addresses(mode, k_major, rows, itemsize, start + shift, lbo, sbo)
         self.values, self.start, self.end = values, start, int(self.at.max()) + itemsize
-        self.word = layouts.descriptor(mode, start + shift, lbo, sbo)
+        self.word = shared.descriptor(mode, start + shift, lbo, sbo)
 
     def write(self, image):
         raw = np.ascontiguousarray(self.values).view(np.uint8)
@@ -110,12 +110,12 @@ def shared_image(*operands):
 
 def pack_accumulator(matrix):
     """[row, column] -> uint32 [thread, register]."""
-    rows, columns = layouts.accumulator_positions(*matrix.shape)
+    rows, columns = fragments.accumulator(*matrix.shape)
     return np.ascontiguousarray(matrix[rows, columns]).view(np.uint32)
 
 
 def unpack_accumulator(words, dtype, shape):
-    rows, columns = layouts.accumulator_positions(*shape)
+    rows, columns = fragments.accumulator(*shape)
     matrix = np.zeros(shape, dtype)
     matrix[rows, columns] = np.ascontiguousarray(words).view(dtype)
     return matrix
@@ -124,14 +124,14 @@ def unpack_accumulator(words, dtype, shape):
 def pack_a(matrix):
     """A [row, k] -> uint32 [thread, register]."""
     per = 4 // matrix.dtype.itemsize
-    rows, ks = layouts.a_positions(*matrix.shape, per)
+    rows, ks = fragments.operand_a(*matrix.shape, per)
     return np.ascontiguousarray(matrix[rows, ks]).view(np.uint32)
 
 
 def pack_b(matrix):
     """B [column, k] -> uint32 [thread, register]."""
     per = 4 // matrix.dtype.itemsize
-    columns, ks = layouts.b_positions(matrix.shape[1], per)
+    columns, ks = fragments.operand_b(matrix.shape[1], per)
     return np.ascontiguousarray(matrix[columns, ks]).view(np.uint32)
 
 

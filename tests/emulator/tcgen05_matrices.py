@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-from cute_layout import SharedTile, accumulator
+
+from gpukit.layout.shared import SharedTile
+from gpukit.layout.tmem import accumulator
 
 DTYPES = {
     "f16": np.dtype(np.float16),

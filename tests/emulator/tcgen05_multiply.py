@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import cute_layout
 import numpy as np
 from tcgen05_kernels import Call, Form, run
 from tcgen05_matrices import codes, exact, image_of, place, small_matrix
 from tcgen05_words import idesc
+
+from gpukit.layout import tmem
 
 
 def accumulator_type(kind):
@@ -16,7 +17,7 @@ def accumulator_type(kind):
 def cells_of(matrix, ws=False, lane=0, columns=None):
     """uint32 [1, lane, column]: D as the layout algebra places it; elsewhere a pattern."""
     m, n = matrix.shape
-    at = cute_layout.accumulator(m, n, ws=ws).table()
+    at = tmem.accumulator(m, n, ws=ws).table()
     width = columns or -(-n // 32) * 32
     cells = np.full(128 * width, 0x5A5A5A5A, np.uint32)
     lanes, column = at % 128 + lane, at // 128
@@ -26,7 +27,7 @@ def cells_of(matrix, ws=False, lane=0, columns=None):
 
 def d_of(cells, m, n, dtype, ws=False, lane=0):
     """D [m, n] from cells."""
-    at = cute_layout.accumulator(m, n, ws=ws).table()
+    at = tmem.accumulator(m, n, ws=ws).table()
     values = np.ascontiguousarray(cells[0][at % 128 + lane, at // 128])
     if dtype.itemsize == 2:
         assert not (values >> 16).any()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mma_layouts as layouts
 import numpy as np
 import pytest
 from emulator_kernels import ptx_kernel
@@ -10,6 +9,7 @@ from mma_kernels import NUMPY, pack_a, pack_b, registers
 
 from gpukit import emulator
 from gpukit.emulator.errors import CollectiveError, DeadlockError, UnsupportedInstructionError
+from gpukit.layout import fragments
 
 PARAMS = ", ".join(f".param .u64 {name}" for name in "abcd")
 
@@ -48,16 +48,16 @@ def run_mma(opcode, a, b, c, d_count, bits=32, warps=1):
 def accumulator(matrix):
     """C of 16 or 8 rows -> words [thread, register]."""
     if matrix.shape[0] == 8:  # the upper half of a 16-row fragment
-        rows, columns = layouts.accumulator_positions(16, 8)
+        rows, columns = fragments.accumulator(16, 8)
         rows, columns = rows[:, :2], columns[:, :2]
     else:
-        rows, columns = layouts.accumulator_positions(16, 8)
+        rows, columns = fragments.accumulator(16, 8)
     word = np.uint64 if matrix.dtype == np.float64 else np.uint32
     return np.ascontiguousarray(matrix[rows, columns]).view(word)
 
 
 def matrix_of(words, dtype, rows):
-    at = layouts.accumulator_positions(16, 8)
+    at = fragments.accumulator(16, 8)
     keep = slice(0, 2 if rows == 8 else 4)
     result = np.zeros((rows, 8), dtype)
     result[at[0][:, keep], at[1][:, keep]] = np.ascontiguousarray(words).view(dtype)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cute_layout import Layout
 from tcgen05_wrappers import tensor_source
 
 from gpukit import emulator
 from gpukit.emulator import errors
+from gpukit.layout.algebra import Layout
 
 # shape -> columns of a block, thread layout, register layout; offsets count cells, row by row
 TRAITS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from async_kernels import WRAPPERS
-from cute_layout import Layout, SharedTile
 
 from gpukit import emulator
 from gpukit.emulator import Uninitialized
@@ -19,6 +18,8 @@ from gpukit.emulator.errors import (
 )
 from gpukit.emulator.mma.descriptors import DescriptorError
 from gpukit.emulator.policies import POLICIES
+from gpukit.layout.algebra import Layout
+from gpukit.layout.shared import SharedTile
 
 START, FILL = 1024, 0xABABABAB  # of a CTA's shared memory; what the cells hold before
 # Row r of the source, copy c -> lane: CUTLASS's ValID layouts of the UTCCP instructions.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cute_layout import ATOMS, SWIZZLE_CODES, Layout, SharedTile
 from hypothesis import given
 from hypothesis import strategies as st
 from tcgen05_matrices import START, container_bits, exact, image_of, place, random_matrix
@@ -14,6 +13,8 @@ from gpukit.emulator.mem.store import Store
 from gpukit.emulator.tcgen05.descriptors import DescriptorError, decode
 from gpukit.emulator.tcgen05.kinds import KINDS
 from gpukit.emulator.tcgen05.operands import operand
+from gpukit.layout.algebra import Layout
+from gpukit.layout.shared import ATOMS, TCGEN05_CODES, SharedTile
 
 END = 200 * 1024
 PLAIN = ("none", "32", "64", "128")
@@ -86,7 +87,7 @@ def test_any_strides(mode, k_major, rows, start, seed, data):
     at = start + 2 * layout.table()[:rows]
     at ^= (at & ((1 << b) - 1) << (m + s)) >> s
     memory = rng.integers(0, 0x7C00, END // 2).astype(np.uint16)  # every finite half
-    word = start >> 4 | lbo >> 4 << 16 | sbo >> 4 << 32 | 1 << 46 | SWIZZLE_CODES[mode] << 61
+    word = start >> 4 | lbo >> 4 << 16 | sbo >> 4 << 32 | 1 << 46 | TCGEN05_CODES[mode] << 61
     found = operand(word, element_of("f16", "f16"), k_major, rows, END)
     values = found.values(Store(memory.view(np.uint8)))
     assert np.array_equal(values, memory[at // 2].view(np.float16).astype(np.float64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cute_layout
 import numpy as np
 import pytest
 from tcgen05_kernels import Call, Form, run
@@ -20,6 +19,7 @@ from tcgen05_multiply import accumulator_type, cells_of, d_of, multiply, old, pr
 from tcgen05_words import CODES, K, idesc
 
 from gpukit.emulator.policies import POLICIES
+from gpukit.layout import tmem
 
 MODES = ("none", "32", "64", "128")
 UNSCALED = [(k, a, b) for k in ("f16", "tf32", "f8f6f4", "i8") for a in CODES[k] for b in CODES[k]]
@@ -204,7 +204,7 @@ def test_disabled_lanes_keep_what_they_hold(rng, m, lane, add):
     mask = (0x0000FFFF, 0xF0F0F0F0, 0, 0xFFFFFFFF)
     d, _ = multiply("f16", (a, "bf16"), (b, "bf16"), c, lane=lane, form=Form("f16", disabled=True),
                     call={"add": add, "disabled": mask})  # fmt: skip
-    rows = cute_layout.accumulator(m, 40).table()[:, 0] % 128 + lane
+    rows = tmem.accumulator(m, 40).table()[:, 0] % 128 + lane
     kept = np.array([mask[row // 32] >> row % 32 & 1 for row in rows], bool)
     assert kept.any()
     assert not kept.all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cute_layout
 import numpy as np
 import pytest
 from tcgen05_kernels import Call, Form, run
@@ -22,6 +21,7 @@ from gpukit import emulator
 from gpukit.emulator.errors import EmulatorError
 from gpukit.emulator.policies import POLICIES
 from gpukit.emulator.tcgen05.idesc import InstructionDescriptorError
+from gpukit.layout import tmem
 
 KINDS = [("f16", "f16"), ("f16", "bf16"), ("tf32", "tf32"), ("i8", "s8"), ("i8", "u8"),
          *[("f8f6f4", name) for name in CODES["f8f6f4"]]]  # fmt: skip
@@ -34,7 +34,7 @@ def accumulator_type(kind):
 def cells_of(matrix, columns=None):
     """uint32 [2, lane, column]: each CTA has half of D's rows."""
     m, n = matrix.shape
-    at = cute_layout.accumulator(m, n, group=2).table()
+    at = tmem.accumulator(m, n, group=2).table()
     width = columns or -(-n // 32) * 32
     cells = np.full((2, 128 * width), 0x5A5A5A5A, np.uint32)
     for half, part in zip(cells, np.split(codes(matrix), 2), strict=True):
@@ -43,7 +43,7 @@ def cells_of(matrix, columns=None):
 
 
 def d_of(cells, m, n, dtype):
-    at = cute_layout.accumulator(m, n, group=2).table()
+    at = tmem.accumulator(m, n, group=2).table()
     return np.concatenate([half[at % 128, at // 128] for half in cells]).view(dtype)
 
 
@@ -151,7 +151,7 @@ def test_disabled_lanes(rng, m):
     mask = (0xFFFF, 0, 0xF0F0F0F0, 0, 0, 1, 0x80000000, 0xFFFFFFFF)
     d, _ = multiply("f16", "bf16", a, b, c, form=Form("f16", 2, disabled=True),
                     call={"disabled": mask})  # fmt: skip
-    lanes = cute_layout.accumulator(m, 32, group=2).table() % 128
+    lanes = tmem.accumulator(m, 32, group=2).table() % 128
     kept = np.concatenate([[mask[4 * half + lane // 32] >> lane % 32 & 1 for lane in row]
                            for half in range(2) for row in lanes]).reshape(m, 32)  # fmt: skip
     assert (d == np.where(kept, c, product(a, b) + c)).all()

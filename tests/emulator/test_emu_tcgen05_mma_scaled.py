@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cute_layout
 import ml_dtypes
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from gpukit.emulator.errors import (
     UnsupportedInstructionError,
 )
 from gpukit.emulator.policies import POLICIES
+from gpukit.layout import tmem
 
 SCALE_TYPES = {
     "ue8m0": np.dtype(ml_dtypes.float8_e8m0fnu),
@@ -93,13 +93,13 @@ class Problem:
 
     def _memory(self, member, ids):
         cells = np.full((128, COLUMNS), 0x5A5A5A5A, np.uint32)
-        at = cute_layout.accumulator(self.m, self.n, self.group).table()
+        at = tmem.accumulator(self.m, self.n, self.group).table()
         cells[at % 128, at // 128] = codes(np.split(self.c, self.group)[member])
         rows = self.m // self.group
         split = self.group == 2 and rows == 64
-        b_layout = (cute_layout.split_scale_factors if split else cute_layout.scale_factors)(self.n)
+        b_layout = (tmem.split_scale_factors if split else tmem.scale_factors)(self.n)
         mine = np.split(self.a_scales, self.group)[member]
-        put_scales(cells, cute_layout.scale_factors(rows), A_COLUMN, mine, ids[0])
+        put_scales(cells, tmem.scale_factors(rows), A_COLUMN, mine, ids[0])
         put_scales(cells, b_layout, B_COLUMN, self.b_scales, ids[1])
         return cells
 
@@ -110,7 +110,7 @@ class Problem:
     def run(self, **options):
         """D and the counters."""
         cells, counters = run(self.form, [self.call], self.images, self.cells, **options)
-        at = cute_layout.accumulator(self.m, self.n, self.group).table()
+        at = tmem.accumulator(self.m, self.n, self.group).table()
         parts = [half[at % 128, at // 128] for half in cells]
         return np.concatenate(parts).view(np.float32), counters
 
@@ -190,7 +190,7 @@ def test_not_a_number_and_the_ends_of_the_range(rng):
     problem = Problem(rng, VARIANTS[0], 128, 32, ("e4m3", "e4m3"))
     codes_a = np.full((128, 1), 127, np.uint8)
     codes_a[0], codes_a[1], codes_a[2] = 255, 0, 254
-    put_scales(problem.cells[0], cute_layout.scale_factors(128), A_COLUMN, codes_a, 0)
+    put_scales(problem.cells[0], tmem.scale_factors(128), A_COLUMN, codes_a, 0)
     problem.a_scales, problem.c[:] = codes_a, 0
     problem.call.add = False
     d, _ = problem.run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from async_kernels import TMA, WRAPPERS
-from cute_layout import SharedTile
 from test_emu_tensormap import dump
 
 from gpukit import emulator
@@ -23,6 +22,7 @@ from gpukit.emulator.mma.descriptors import DescriptorError
 from gpukit.emulator.policies import POLICIES
 from gpukit.emulator.tcgen05.elements import PADDED
 from gpukit.emulator.tcgen05.operands import operand
+from gpukit.layout.shared import SharedTile
 
 ARCH = "sm_100a"
 

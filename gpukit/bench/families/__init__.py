@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BUILT_IN = {
     "attention": "gpukit.bench.families.attention:FAMILY",
     "attention-decode": "gpukit.bench.families.attention_decode:FAMILY",
+    "ceilings": "gpukit.bench.families.ceilings:FAMILY",
     "elementwise": "gpukit.bench.families.elementwise:FAMILY",
     "memcpy": "gpukit.bench.families.memcpy:FAMILY",
     "matmul": "gpukit.bench.families.matmul:FAMILY",

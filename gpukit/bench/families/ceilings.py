@@ -1,0 +1,124 @@
+"""What the parts of a GPU do at best: tensor cores, shared memory, L2, DRAM, one access."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpukit.bench.axes import Choices, Integers, Sizes
+from gpukit.bench.families.ceilings_memory import PreparedChase, PreparedShared, PreparedStream
+from gpukit.bench.families.ceilings_wgmma import PreparedWgmma
+from gpukit.bench.families.optional import AUTO, Auto
+from gpukit.bench.model import Axis, Case, Prepared, Target
+from gpukit.bench.target import GpuTarget, is_emulated, open_target
+from gpukit.kernels.ceilings import COLUMNS, SUMS
+
+PARTS = ("wgmma", "shared", "l2", "dram", "latency")
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+_SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB}
+_LEVELS = {"l1": 64 * _KIB, "l2": 4 * _MIB, "dram": 2 * _GIB}
+_EMULATED_SET = 128 * _KIB
+_PREPARED = {"wgmma": PreparedWgmma, "shared": PreparedShared, "l2": PreparedStream,
+             "dram": PreparedStream, "latency": PreparedChase}
+
+
+class CeilingTarget(GpuTarget):
+    """A GPU whose datasheet speaks of DRAM and tensor cores only."""
+
+    def peaks(self, dtype: str) -> Mapping[str, float]:
+        """None for rows of caches, whose dtype is an access width; s8 runs at the rate of fp8."""
+        return {} if dtype.startswith("b") and dtype[1:].isdigit() else \
+            super().peaks("e4m3" if dtype == "s8" else dtype)
+
+
+@dataclass(frozen=True)
+class CeilingsFamily:
+    """`gpukit bench ceilings`."""
+
+    name: str = "ceilings"
+    summary: str = "the parts by themselves: tensor cores, shared memory, L2, DRAM, latencies"
+    peers: tuple[str, ...] = ()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The part, then what each part can be asked for."""
+        return (
+            Axis("part", PARTS, Choices(PARTS), "what is measured", metavar="PART[,...]"),
+            Axis("dtype", tuple(SUMS), Choices(tuple(SUMS)), "of wgmma", metavar="DTYPE[,...]"),
+            Axis("acc", (AUTO,), Auto(("f32", "f16", "i32")), "type of wgmma's sums"),
+            Axis("n", (8, 16, 64, 128, 256), Integers(allowed=COLUMNS), "columns of a wgmma",
+                 metavar="N[,...]", emulated=(16,)),
+            Axis("a", ("shared", "registers"), Choices(("shared", "registers")),
+                 "where wgmma takes A from"),
+            Axis("warpgroups", (1,), Integers(allowed=(1, 2, 3, 4)), "per SM, of wgmma"),
+            Axis("data", ("random",), Choices(("random", "zeros")), "what wgmma multiplies"),
+            Axis("width", (4, 8, 16), Integers(allowed=(4, 8, 16)), "bytes per lane, of shared"),
+            Axis("ways", (1, 2, 4, 8), Integers(allowed=(1, 2, 4, 8)),
+                 "lanes per bank and pass, of shared", emulated=(1, 2)),
+            Axis("op", ("read", "write", "copy"), Choices(("read", "write", "copy")),
+                 "of l2 and dram"),
+            Axis("level", tuple(_LEVELS), Choices(tuple(_LEVELS)), "of latency"),
+            Axis("set", (), Sizes(4096), "bytes that l2, dram and latency go over",
+                 metavar="BYTES[,...]", emulated=(_EMULATED_SET,)),
+        )
+
+    def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+        """Part after part, the product of its axes."""
+        return [case for part in selection["part"] for case in _CASES[part](selection)]
+
+    def target(self, device: str) -> Target:
+        """A CUDA device or an emulated one."""
+        opened = open_target(device)
+        return CeilingTarget(opened.device) if isinstance(opened, GpuTarget) else opened
+
+    def emulated(self, device: str) -> bool:
+        """Whether that device has no clock."""
+        return is_emulated(device)
+
+    def prepare(self, case: Case, device: Any, peers: tuple[str, ...]) -> Prepared:
+        """Allocate, fill and compile one case."""
+        return _PREPARED[case.kernel.removeprefix("ceilings.")](case, device)
+
+    def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
+        """These are the ceilings."""
+        return None
+
+
+def _product(selection: Mapping[str, tuple[Any, ...]], *names: str) -> Any:
+    return itertools.product(*(selection[name] for name in names))
+
+
+def _wgmma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+    found = []
+    for dtype, acc, n, a, groups, data in _product(
+            selection, "dtype", "acc", "n", "a", "warpgroups", "data"):
+        for sums in SUMS[dtype] if acc == AUTO else (acc,):
+            params = {"acc": sums, "a": a, "warpgroups": groups, "data": data}
+            found.append(Case("ceilings", "ceilings.wgmma", dtype, {"n": n}, params))
+    return found
+
+
+def _shared(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+    return [Case("ceilings", "ceilings.shared", f"b{8 * width}", {"width": width, "ways": ways})
+            for width, ways in _product(selection, "width", "ways")]
+
+
+def _stream(part: str, dtype: str) -> Any:
+    def cases(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+        sizes = selection["set"] or (_SETS[part],)
+        return [Case("ceilings", f"ceilings.{part}", dtype, {"bytes": size}, {"op": op})
+                for op in selection["op"] for size in sizes]
+
+    return cases
+
+
+def _latency(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+    return [Case("ceilings", "ceilings.latency", "b32", {"bytes": size}, {"level": level})
+            for level in selection["level"] for size in selection["set"] or (_LEVELS[level],)]
+
+
+_CASES = {"wgmma": _wgmma, "shared": _shared, "l2": _stream("l2", "b128"),
+          "dram": _stream("dram", "f32"), "latency": _latency}
+FAMILY = CeilingsFamily()

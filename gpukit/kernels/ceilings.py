@@ -1,0 +1,101 @@
+"""Specs of the microbenchmarks that say how fast the parts of a GPU are by themselves."""
+
+from __future__ import annotations
+
+from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables, Value
+
+#: The result types that each element type has on the tensor cores, the usual one first.
+SUMS: dict[str, tuple[str, ...]] = {
+    "bf16": ("f32",), "f16": ("f32", "f16"), "tf32": ("f32",), "e4m3": ("f32", "f16"),
+    "e5m2": ("f32", "f16"), "s8": ("i32",)}
+COLUMNS = (8, 16, 32, 48, 64, 96, 128, 192, 256)
+#: Of a thread's accumulator, fragments and addresses beyond which registers spill, by warpgroups.
+MOST_WORDS = {1: 128, 2: 128, 3: 128, 4: 96}
+ROW = 128  # bytes of a row of a tile
+PLACES, SHIFTS = 8, 8  # of shared_rate: accesses of a turn, turns until it begins again
+PLAIN = ("sm_75", "sm_80", "sm_90", "sm_100")
+
+
+def words(n: int, acc: str) -> int:
+    """Registers that one thread's part of D takes."""
+    return n // 4 if acc == "f16" else n // 2
+
+
+def _tiles(tunables: Tunables) -> int:
+    """A's 64 rows and B's."""
+    return (64 + int(tunables["n"])) * ROW
+
+
+def shared_size(width: int, ways: int) -> int:
+    """Bytes of shared memory that shared_rate reads."""
+    return PLACES * 32 * width * ways + SHIFTS * ROW
+
+
+def _wgmma_variants() -> tuple[dict[str, Value], ...]:
+    types: list[dict[str, Value]] = [{"dtype": dtype, "acc": acc, "n": 64, "registers": registers}
+                                     for dtype, sums in SUMS.items() for acc in sums
+                                     for registers in ("false", "true")]
+    sizes: list[dict[str, Value]] = [{"n": n} for n in COLUMNS if n != 64]
+    return (*types, *sizes, {"warpgroups": 3, "registers": "true"},
+            {"warpgroups": 4, "n": 192, "registers": "true"})
+
+
+WGMMA = KernelSpec(
+    name="ceilings.wgmma", source="ceilings/wgmma.cu",
+    entry="wgmma_rate<{dtype}, {acc}, {n}, {registers}, {warpgroups}>",
+    summary="tensor cores alone: wgmma on operands that never change",
+    archs=("sm_90a",),
+    tunables=(
+        Tunable("dtype", tuple(SUMS), "bf16", "element type of A and B"),
+        Tunable("acc", ("f32", "f16", "i32"), "f32", "type of the sums"),
+        Tunable("n", COLUMNS, 256, "columns of an MMA"),
+        Tunable("registers", ("false", "true"), "false", "whether A comes from registers"),
+        Tunable("warpgroups", (1, 2, 3, 4), 1, "per CTA, one CTA per SM"),
+    ),
+    params=(Param("a_bytes", "pointer", "the tile of A as it lies in shared memory"),
+            Param("fragments", "pointer", "words of A1 and -A1 [2][128][4]"),
+            Param("b_bytes", "pointer", "the tile of B"),
+            Param("turns", "i32", "of four MMAs"),
+            Param("cycles", "pointer", "i64 per CTA: clocks of all turns"),
+            Param("out", "pointer", "words of D [CTA][thread]")),
+    shared_bytes=_tiles, variants=_wgmma_variants(),
+)
+SHARED = KernelSpec(
+    name="ceilings.shared", source="ceilings/shared.cu", entry="shared_rate<{width}, {ways}>",
+    summary="shared-memory loads of 4, 8 or 16 bytes per lane, with bank conflicts or without",
+    archs=PLAIN,
+    tunables=(Tunable("width", (4, 8, 16), 16, "bytes per lane"),
+              Tunable("ways", (1, 2, 4, 8), 1, "lanes that share a bank in a pass")),
+    params=(Param("values", "pointer", "what shared memory holds, words"),
+            Param("turns", "i32", "of eight loads"),
+            Param("cycles", "pointer", "i64 per CTA: clocks of all turns"),
+            Param("out", "pointer", "u32 per thread: sum of what it read")),
+    shared_bytes=lambda t: shared_size(int(t["width"]), int(t["ways"])),
+    variants=({}, {"width": 4}, {"width": 8, "ways": 8}),
+)
+STREAM = KernelSpec(
+    name="ceilings.stream", source="ceilings/stream.cu", entry="stream<Op::{op}>",
+    summary="L2 or DRAM: 16-byte accesses of all SMs over a stretch of memory",
+    archs=PLAIN,
+    tunables=(Tunable("op", ("read", "write", "copy"), "read", "what is done"),),
+    params=(Param("in", "pointer", "chunks of 16 bytes"), Param("to", "pointer", "likewise"),
+            Param("chunks", "u32", "at least the number of threads, below 2**31"),
+            Param("steps", "i32", "accesses per thread, a multiple of 8"),
+            Param("cycles", "pointer", "i64 per CTA: clocks of all steps"),
+            Param("out", "pointer", "16 bytes per thread: sum of what it read")),
+    variants=({}, {"op": "write"}, {"op": "copy"}),
+)
+CHASE = KernelSpec(
+    name="ceilings.chase", source="ceilings/chase.cu", entry="chase<Level::{level}, {each}>",
+    summary="latency of L1, L2 or DRAM: one thread follows pointers",
+    archs=PLAIN,
+    tunables=(Tunable("level", ("l1", "l2"), "l2", "caches that loads may hit: all, or L2 only"),
+              Tunable("each", ("false", "true"), "false", "whether every hop is timed")),
+    params=(Param("next", "pointer", "u32: the place after this one"),
+            Param("warm", "i64", "words to read before"), Param("hops", "i32", ""),
+            Param("times", "pointer", "u32 clocks of each hop, or the sums of clocks and ns"),
+            Param("last", "pointer", "u32: where the chase ended")),
+    variants=({}, {"each": "true"}, {"level": "l1"}),
+)
+
+SPECS = (WGMMA, SHARED, STREAM, CHASE)
