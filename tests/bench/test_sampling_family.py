@@ -49,6 +49,21 @@ def test_the_check_takes_the_right_answer_alone(family, kernel):
     assert not case.check().ok
 
 
+@pytest.mark.parametrize("kernel", ["s1", "s2", "s3", "s4", "s5"])
+def test_rungs_are_cases_too(family, kernel):
+    (case,) = cases(family, kernel=kernel, shape="2x40", top_k="5", threads="128")
+    assert "min_p" not in case.params
+    ready = family.prepare(case, emulated.get("h100"), ())
+    ready.poison()
+    ready.work.launch(0)
+    assert ready.check().ok
+    kept = set(np.argsort(ready.inputs[0][1])[-5:])
+    ready.outputs[0][1] = next(token for token in range(40) if token not in kept)
+    assert not ready.check().ok
+    assert ready.launch["block"] == 128
+    assert (ready.launch["workspace"] > 0) == (kernel in ("s1", "s2"))
+
+
 def test_too_large_to_emulate(family):
     with pytest.raises(UnsupportedError, match="too many to emulate; at most 16384"):
         prepared(family, shape="64x128256")

@@ -16,11 +16,12 @@ from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import CLUSTERS, STAGES, THREADS
+from gpukit.ops.sampling.ladder import RUNGS
 
-KERNELS = ("sample", "resident", "gumbel", "top_k", "softmax", "argmax")
+KERNELS = ("sample", "resident", *RUNGS, "gumbel", "top_k", "softmax", "argmax")
 _MOST_EMULATED = 1 << 14  # logits; some seconds per case
 _LAUNCH_AXES = (
-    Axis("cluster", (AUTO,), Auto(CLUSTERS), "CTAs that share a row"),
+    Axis("cluster", (AUTO,), Auto(CLUSTERS), "CTAs that share a row; not of s1 to s5"),
     Axis("threads", (AUTO,), Auto(THREADS), "threads per CTA; streaming from 256 on"),
     Axis("stage", (AUTO,), Auto(STAGES), "KiB of a row per CTA; of resident"),
 )
@@ -49,12 +50,21 @@ class Reals:
 _SETTINGS = (
     Axis("temperature", (0.8,), Reals(0.0, 1e30), "divides the logits; not for argmax and top_k"),
     Axis("top_k", (50,), Integers(0), "tokens to keep, 0: all; of the samplers and top_k"),
-    Axis("top_p", (0.9,), Reals(0.0, 1.0), "mass to keep, 1: all; of samplers, as min_p"),
-    Axis("min_p", (0.0,), Reals(0.0, 1.0), "least probability, relative to the largest; 0: any"),
+    Axis("top_p", (0.9,), Reals(0.0, 1.0), "mass to keep, 1: all; of the samplers"),
+    Axis("min_p", (0.0,), Reals(0.0, 1.0),
+         "least probability, relative to the largest, 0: any; not of s1 to s5"),
 )
 _SAMPLER = ("temperature", "top_k", "top_p", "min_p")
 _USED = {"argmax": (), "softmax": ("temperature",), "gumbel": ("temperature",),
-         "top_k": ("top_k",), "sample": _SAMPLER, "resident": _SAMPLER}
+         "top_k": ("top_k",), "sample": _SAMPLER, "resident": _SAMPLER,
+         **dict.fromkeys(RUNGS, _SAMPLER[:3])}
+
+
+def _launch_names(kernel: str) -> tuple[str, ...]:
+    """The launch axes that a kernel has."""
+    if kernel in RUNGS:
+        return ("threads",)
+    return ("cluster", "threads", *(("stage",) * (kernel == "resident")))
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,8 @@ class SamplingFamily:
         """Kernel, shape, dtype, the sampler's settings, then how to launch."""
         return (
             Axis("kernel", ("sample",), Choices(KERNELS),
-                 "what to run; sample streams rows, resident keeps them in shared memory",
+                 "what to run; sample streams rows, resident keeps them in shared memory, s1 to s5 "
+                 "are the ladder",
                  metavar="KERNEL[,...]"),
             Axis("shape", ((64, 128256),), Shapes(("B", "V"), minimum=1), "rows and vocabulary",
                  metavar="BxV[,...]", emulated=((2, 1000),)),
@@ -83,7 +94,7 @@ class SamplingFamily:
         found = []
         for kernel, dtype, (b, v) in itertools.product(
                 *(selection[name] for name in ("kernel", "dtype", "shape"))):
-            names = (*_USED[kernel], "cluster", "threads", *(("stage",) * (kernel == "resident")))
+            names = (*_USED[kernel], *_launch_names(kernel))
             for values in itertools.product(*(selection[name] for name in names)):
                 chosen = {n: x for n, x in zip(names, values, strict=True) if x != AUTO}
                 found.append(Case(self.name, f"sampling.{kernel}", dtype, {"b": b, "v": v}, chosen))

@@ -15,6 +15,7 @@ from gpukit.bench.model import Case, CheckResult
 from gpukit.bench.peers import Absent
 from gpukit.measure import Work
 from gpukit.ops.sampling import explain, resident
+from gpukit.ops.sampling.ladder import RUNGS, run_rung, workspace_words
 from gpukit.reference import sampling as reference
 from gpukit.reference.sampling import Settings
 from gpukit.reference.tolerance import Bound
@@ -46,6 +47,8 @@ class PreparedSampling:
         self.outputs = [self._output(b, v) for _ in range(slots)]
         self.values = (device.empty((b, self.settings["top_k"]), np.float32)
                        if self.op == "top_k" else None)
+        self.joint = self.op == "s4"  # it has nothing else
+        self.workspace = self._workspace(self.inputs[0]) if self.op in RUNGS else None
         self._rows = sorted({*range(min(b, _CHECKED // 2)), *range(max(0, b - _CHECKED // 2), b)})
         self._kept = {slot: device.to_host(self.inputs[slot][np.array(self._rows)].copy())
                       for slot in {0, slots - 1}}
@@ -65,6 +68,10 @@ class PreparedSampling:
             return self.device.empty((b, self.settings["top_k"]), np.int32)
         return self.device.empty((b,), np.int64)
 
+    def _workspace(self, logits: Any) -> Any:
+        words = workspace_words(self.op, logits, top_k=self.settings["top_k"])
+        return self.device.empty((words,), np.uint64) if words else None
+
     def _run(self, slot: int) -> None:
         x, out, tunables = self.inputs[slot], self.outputs[slot], self.tunables
         if self.op == "top_k":
@@ -72,6 +79,9 @@ class PreparedSampling:
                            tunables=tunables)
         elif self.op == "gumbel":
             sampling.gumbel_argmax(x, **self.settings, seed=SEED, out=out, tunables=tunables)
+        elif self.op in RUNGS:
+            run_rung(self.op, x, **self.settings, joint=self.joint, seed=SEED, out=out,
+                     workspace=self.workspace, tunables=tunables)
         elif self.op in ("sample", "resident"):
             sampling.sample(x, **self.settings, seed=SEED, out=out, tunables=tunables)
         else:
@@ -111,16 +121,19 @@ class PreparedSampling:
     def _tokens(self, row: Any) -> set[int]:
         if self.op == "argmax":
             return {int(reference.argmax(row))}
-        settings = Settings(**self.settings)
+        settings = Settings(**self.settings, joint=self.joint)
         tokens: set[int] = set()
         for slack in (-1e-6, 0.0, 1e-6):
             kept = reference.distribution(row, settings, slack)
-            tokens |= reference.draw(kept, SEED, 0, _SLACK)
+            if self.op == "s4":  # rejected draws take further numbers: any kept token is right
+                tokens |= set(np.flatnonzero(kept).tolist())
+            else:
+                tokens |= reference.draw(kept, SEED, 0, _SLACK)
         return tokens
 
     def close(self) -> None:
         """Let the buffers go."""
-        self.inputs, self.outputs, self.peers = [], [], ()
+        self.inputs, self.outputs, self.workspace, self.peers = [], [], None, ()
         del self.work
         self.device.release_memory()
 

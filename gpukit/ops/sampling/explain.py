@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from gpukit.kernels.spec import Value
-from gpukit.ops.sampling import choose, rows
+from gpukit.ops.sampling import choose, ladder, rows
 
 
 def explain(op: str, logits: Any, settings: Mapping[str, Any],
@@ -16,8 +16,10 @@ def explain(op: str, logits: Any, settings: Mapping[str, Any],
 
     Args:
         op: "argmax", "softmax", "gumbel", "top_k", "sample", or "resident", the sampler that keeps
-            rows in shared memory.
+            rows in shared memory, or a rung of the ladder.
     """
+    if op in ladder.RUNGS:
+        return ladder.explain_rung(op, logits, int(settings["top_k"]), tunables)
     given = rows.adopt(op, "logits", logits)
     if op == "softmax":
         chosen = import_module("gpukit.ops.sampling.softmax").warps(given)

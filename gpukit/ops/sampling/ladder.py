@@ -104,6 +104,18 @@ def workspace_words(rung: str, logits: Any, *, top_k: int = 0) -> int:
     return _ask(rung, logits, 1.0, top_k, 1.0, rung == "s4", 0, 0, None).words
 
 
+def explain_rung(rung: str, logits: Any, top_k: int,
+                 tunables: Mapping[str, Value]) -> dict[str, Any]:
+    """Grid, block and workspace in bytes of a rung's launch for these logits; s2's parts too."""
+    asked = _ask(rung, logits, 1.0, top_k, 1.0, rung == "s4", 0, 0, tunables)
+    chosen = {**kernels.get(f"sampling.{rung}").defaults, **asked.tunables}
+    facts = {n: x for n, x in chosen.items() if n not in ("dtype", "threads")}
+    if rung == "s2":
+        facts["parts"] = asked.parts
+    return {"grid": asked.grid[0], "block": chosen["threads"], "workspace": 8 * asked.words,
+            **facts}
+
+
 def _ask(rung: str, logits: Any, temperature: float, top_k: int, top_p: float, joint: bool,
          seed: int, position: int, tunables: Mapping[str, Value] | None) -> _Asked:
     if rung not in RUNGS:
