@@ -9,6 +9,7 @@ from gpukit.kernels import (
     attention,
     attention_decode,
     attention_naive,
+    attention_sm100,
     ceilings,
     elementwise,
     matmul,
@@ -31,8 +32,8 @@ __all__ = ["KernelSpec", "Param", "Tunable", "get", "names", "registry"]
 def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
     families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
-                matmul_sm100_library, matmul_helpers, attention_naive, attention, attention_decode,
-                sampling, sampling_ladder, ceilings, timing)
+                matmul_sm100_library, matmul_helpers, attention_naive, attention, attention_sm100,
+                attention_decode, sampling, sampling_ladder, ceilings, timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import attention as specs
-from gpukit.ops.attention import fa2, forward, naive, rungs
+from gpukit.ops.attention import blackwell, fa2, forward, naive, rungs
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.matmul import workspace
 
 _ALIGN = 16  # bytes: what TMA and 16-byte copies ask of rows
 _MAX_PITCH = 1 << 40
 KERNELS = ("k1", "k2", "k3", "k4", "k5")
+_HOPPER, _BLACKWELL = (9, 0), (10, 0)
 _RUNGS = {"k3": specs.K3, "k4": specs.K4}
 
 
@@ -22,7 +23,7 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
 
     Raises:
         ArgumentError: an unknown kernel.
-        UnsupportedError: pages on a GPU that is not Hopper, or for another rung than k5.
+        UnsupportedError: a rung of another GPU, or what it leaves out; pages without TMA.
     """
     if kernel is not None and kernel not in KERNELS:
         raise ArgumentError(f"{function}: kernel={kernel!r} is unknown; accepted: "
@@ -35,19 +36,43 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
     ready = _addressable(problem)
     if problem.lengths.q_lengths is not None:
         _clear(ready)  # rows that nobody writes
-    if kernel == "k1":
-        naive.launch(ready)
-    elif kernel in _RUNGS:
-        rungs.launch(_RUNGS[kernel], ready)
-    elif kernel == "k5" or (kernel is None and problem.device.properties.capability == (9, 0)):
-        forward.launch(ready)
-    elif problem.lengths.policy == "paged":
-        raise UnsupportedError(f"{function}: pages need kernel k5, of Hopper; this GPU is "
-                               f"{problem.device.properties.arch}")
-    else:
-        fa2.launch(ready)
+    _launch(function, ready, kernel or _best(ready))
     if ready.out is not problem.out:
         _bits(problem.out)[...] = _bits(ready.out)[..., :problem.dv]
+
+
+def _best(problem: Problem) -> str:
+    """The rung that a problem gets."""
+    gpu = problem.device.properties.capability
+    if gpu == _BLACKWELL and blackwell.takes(problem):
+        return "k4"
+    return "k5" if gpu == _HOPPER else "k2"
+
+
+def _launch(function: str, problem: Problem, kernel: str) -> None:
+    on_blackwell = problem.device.properties.capability == _BLACKWELL
+    if kernel == "k1":
+        naive.launch(problem)
+    elif kernel == "k2":
+        if problem.lengths.policy == "paged":
+            raise UnsupportedError(
+                f"{function}: pages need kernel k5 of Hopper, or k4 of Blackwell and its head "
+                f"dimensions; this GPU is {problem.device.properties.arch}")
+        fa2.launch(problem)
+    elif on_blackwell and kernel == "k4":
+        blackwell.launch(problem)
+    elif kernel in _RUNGS:
+        rungs.launch(_RUNGS[kernel], problem)
+    else:
+        forward.launch(problem)
+
+
+def direct(problem: Problem) -> bool:
+    """Whether a launch is all there is to do: nothing to copy, to clear or to leave out."""
+    p = problem
+    return bool(p.out.size and p.keys and p.k.size and p.lengths.q_lengths is None
+                and p.v.shape[3] == p.out.shape[3]
+                and all(_fits(p, array) for array in (p.q, p.k, p.v, p.out)))
 
 
 def _bits(array: Any) -> Any:
