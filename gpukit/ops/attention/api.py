@@ -8,7 +8,8 @@ from typing import Any
 from gpukit import dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
-from gpukit.ops.attention import arguments, masks, terms
+from gpukit.ops.attention import arguments, forward_warm, masks, terms
+from gpukit.ops.attention.forward_warm import Given
 from gpukit.ops.attention.problem import Lengths, Problem
 from gpukit.ops.attention.run import run
 from gpukit.ops.attention.terms import Sizes
@@ -60,8 +61,18 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
             does not go together.
         UnsupportedError: pages on a GPU that is not Hopper.
     """
+    given = Given(q, k, v, out, sinks, alibi, bias, relative, None, q_lengths, None, kv_lengths,
+                  page_table, ("dense", mask, window, chunk, top_left, scale, softcap, layout,
+                               kernel, bool(return_lse)))
+    results = forward_warm.call(given) or _the_long_way(given)
+    return results if return_lse else results[0]
+
+
+def _the_long_way(given: Given) -> tuple[Any, Any]:
+    """Check and launch; the same call is quicker the next time."""
     function = "attention"
-    device, q, k, v = _tensors(function, q, k, v, 4)
+    _, mask, window, chunk, top_left, scale, softcap, layout, kernel, return_lse = given.words
+    device, q, k, v = _tensors(function, given.q, given.k, given.v, 4)
     if layout not in _LAYOUTS:
         raise ArgumentError(f"{function}: layout={layout!r} is unknown; accepted: "
                             f"{', '.join(_LAYOUTS)}")
@@ -69,21 +80,24 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
     q, k, v = (x.swapaxes(1, 2) if swap else x for x in (q, k, v))
     arguments.heads(function, q, k, v)
     batch, queries, heads, _ = q.shape
-    lengths, keys = _keys(function, k, batch, kv_lengths, page_table, device)
-    if q_lengths is not None:
-        q_lengths = arguments.integers(function, "q_lengths", q_lengths, (batch,), device)
-        lengths = replace(lengths, q_lengths=q_lengths)
+    lengths, keys = _keys(function, k, batch, given.k_lengths, given.table, device)
+    if given.q_lengths is not None:
+        lengths = replace(lengths, q_lengths=arguments.integers(
+            function, "q_lengths", given.q_lengths, (batch,), device))
     shape = (batch, queries, heads, v.shape[3])
-    given = arguments.out(function, out, _swapped(shape, swap), q, device,
-                          {"q": q, "k": k, "v": v})
+    out = arguments.out(function, given.out, _swapped(shape, swap), q, device,
+                        {"q": q, "k": k, "v": v})
     seen = masks.named(function, mask, window, chunk, top_left)
     rules = terms.check(
         function, q, Sizes(batch, queries, keys, heads), device, seen, scale=scale,
-        softcap=softcap, alibi=alibi, bias=bias, relative=relative, sinks=sinks)
+        softcap=softcap, alibi=given.slopes, bias=given.bias, relative=given.relative,
+        sinks=given.sinks)
     lse = device.empty((batch, heads, queries), "float32") if return_lse else None
-    run(function, Problem(device, _name(q), q, k, v, given.swapaxes(1, 2) if swap else given, lse,
-                          batch, queries, keys, seen, rules, lengths), kernel)
-    return (given, lse) if return_lse else given
+    problem = Problem(device, _name(q), q, k, v, out.swapaxes(1, 2) if swap else out, lse, batch,
+                      queries, keys, seen, rules, lengths)
+    run(function, problem, kernel)
+    forward_warm.keep(given, problem, kernel, out, lse)
+    return out, lse
 
 
 def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = None, *,
@@ -111,28 +125,39 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
     Returns:
         out [tokens, heads, dv]; with return_lse also lse [heads, tokens].
     """
+    given = Given(q, k, v, out, sinks, alibi, None, relative, q_offsets, None, kv_offsets,
+                  kv_lengths, page_table, ("ragged", mask, window, chunk, top_left, scale, softcap,
+                                           max_queries, kernel, bool(return_lse)))
+    results = forward_warm.call(given) or _the_long_ragged_way(given)
+    return results if return_lse else results[0]
+
+
+def _the_long_ragged_way(given: Given) -> tuple[Any, Any]:
     function = "attention_ragged"
-    paged = page_table is not None
-    device, q, k, v = _tensors(function, q, k, v, 3, 4 if paged else 3)
+    _, mask, window, chunk, top_left, scale, softcap, most, kernel, return_lse = given.words
+    paged = given.table is not None
+    device, q, k, v = _tensors(function, given.q, given.k, given.v, 3, 4 if paged else 3)
     q = q[None]
     k, v = (k, v) if paged else (k[None], v[None])
     arguments.heads(function, q, k, v)
-    q_offsets = arguments.integers(function, "q_offsets", q_offsets, (None,), device)
+    q_offsets = arguments.integers(function, "q_offsets", given.q_offsets, (None,), device)
     batch, (tokens, heads) = max(q_offsets.shape[0] - 1, 0), q.shape[1:3]
-    _check_count(function, max_queries, tokens)
-    lengths, keys = _ragged_keys(function, k, batch, kv_offsets, kv_lengths, page_table, device)
-    given = arguments.out(function, out, (tokens, heads, v.shape[3]), q, device,
-                          {"q": q, "k": k, "v": v})
+    _check_count(function, most, tokens)
+    lengths, keys = _ragged_keys(function, k, batch, given.k_offsets, given.k_lengths, given.table,
+                                 device)
+    out = arguments.out(function, given.out, (tokens, heads, v.shape[3]), q, device,
+                        {"q": q, "k": k, "v": v})
     seen = masks.named(function, mask, window, chunk, top_left)
     rules = terms.check(
         function, q, Sizes(batch, tokens, None, heads), device, seen, scale=scale, softcap=softcap,
-        alibi=alibi, bias=None, relative=relative, sinks=sinks)
-    lse = device.empty((1, heads, tokens), "float32") if return_lse else None
-    if batch and max_queries:
-        run(function, Problem(
-            device, _name(q), q, k, v, given[None], lse, batch, max_queries, keys, seen, rules,
-            replace(lengths, q_offsets=q_offsets)), kernel)
-    return given if lse is None else (given, lse[0])
+        alibi=given.slopes, bias=None, relative=given.relative, sinks=given.sinks)
+    lse = device.empty((heads, tokens), "float32") if return_lse else None
+    if batch and most:
+        problem = Problem(device, _name(q), q, k, v, out[None], None if lse is None else lse[None],
+                          batch, most, keys, seen, rules, replace(lengths, q_offsets=q_offsets))
+        run(function, problem, kernel)
+        forward_warm.keep(given, problem, kernel, out, lse)
+    return out, lse
 
 
 def _tensors(function: str, q: Any, k: Any, v: Any, rank: int,

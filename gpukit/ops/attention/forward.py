@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpukit.ops.attention import pieces, tiles
 from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.tiles import Tile
+from gpukit.ops.matmul.maps import bound
 
 _COLUMNS = ROW // 2  # of a slab of 16-bit elements
 
@@ -64,25 +66,48 @@ def single(problem: Problem) -> Config:
                                problem.queries))
 
 
-def maps(problem: Problem, config: Config) -> tuple[Any, Any, Any]:
+def maps(problem: Problem, config: Config) -> tuple[Any, ...]:
     """Tensor maps of q, k and v."""
-    return (_query_map(problem, config), _key_map(problem, problem.k, config),
-            _key_map(problem, problem.v, config))
+    return tuple(problem.device.tensor_map(array, *request) for array, request in zip(
+        (problem.q, problem.k, problem.v), _requests(problem, config), strict=True))
 
 
 def launch(problem: Problem, config: Config | None = None) -> None:
     """Enqueue the kernel that fills out and lse."""
-    config = config or configure(problem)
-    compiled = problem.device.compile(kernels.get("attention.sm90.k5"), tunables(problem, config))
-    m_tiles = -(-problem.queries * config.group // (config.tile.rows * config.ctas))
-    heads = problem.heads // config.group
-    clusters = min(m_tiles * heads * problem.batch,
-                   config.workers or problem.device.properties.sm_count // config.ctas)
-    compiled.launch((clusters * config.ctas,), ((config.tile.wgs + 1) * 128,), (
-        *maps(problem, config), *pieces.results(problem), problem.queries, problem.keys, m_tiles,
-        heads, problem.batch, config.section, config.group, heads // problem.kv_heads,
-        *pieces.visible(problem), *pieces.terms(problem), *_lengths(problem, config),
-        counter(problem.device) if config.dynamic else None))
+    bind(problem, config)(*map(problem.device.pointer, arrays(problem)))
+
+
+def arrays(problem: Problem) -> tuple[Any, ...]:
+    """What a bound launch takes, as pointers."""
+    p, terms, lengths = problem, problem.terms, problem.lengths
+    return (p.q, p.k, p.v, p.out, p.lse, terms.sinks, terms.slopes, terms.bias, terms.relative,
+            lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
+            lengths.table)
+
+
+def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
+    """The launch of problems like this one, in other memory: call it with pointers to `arrays`."""
+    p, c, device = problem, config or configure(problem), problem.device
+    heads, m_tiles = p.heads // c.group, -(-p.queries * c.group // (c.tile.rows * c.ctas))
+    clusters = min(m_tiles * heads * p.batch,
+                   c.workers or device.properties.sm_count // c.ctas)
+    enqueue = device.compile(kernels.get("attention.sm90.k5"), tunables(p, c)).bind(
+        (clusters * c.ctas,), ((c.tile.wgs + 1) * 128,))
+    map_q, map_k, map_v = (bound(device, *request) for request in _requests(p, c))
+    _, *out_steps, _, lse_token, lse_head, lse_batch = pieces.results(p)
+    _, cap, _, slopes_step, _, *bias_steps, _, r0, r1, r2, extent = pieces.terms(p)
+    sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
+             c.group, heads // p.kv_heads, *pieces.visible(p))
+    pages, none = _pages(p, c), device.pointer(None)
+
+    def call(q: Any, k: Any, v: Any, out: Any, lse: Any, sinks: Any, slopes: Any, bias: Any,
+             relative: Any, *lengths: Any) -> None:
+        tiles = device.pointer(counter(device)) if c.dynamic else none
+        enqueue(map_q(q), map_k(k), map_v(v), out, *out_steps, lse, *sizes, sinks, cap, slopes,
+                slopes_step, bias, *bias_steps, relative, r0, r1, r2, extent, *lengths, *pages,
+                tiles)
+
+    return call
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
@@ -94,12 +119,12 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
             "turns": int(config.turns), "trial": config.trial}
 
 
-def _lengths(problem: Problem, config: Config) -> tuple[Any, ...]:
-    lengths = problem.lengths
-    entries = 0 if lengths.table is None else lengths.table.shape[1]
-    page = problem.k.shape[1] if lengths.policy == "paged" else 0
-    return (lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
-            lengths.table, entries, page, _box(problem, config))
+def _pages(problem: Problem, config: Config) -> tuple[int, int, int]:
+    """Entries of the table per sequence, and keys of a page and of a copy."""
+    table = problem.lengths.table
+    if table is None:
+        return 0, 0, _box(problem, config)
+    return table.shape[1], problem.k.shape[1], _box(problem, config)
 
 
 def _box(problem: Problem, config: Config) -> int:
@@ -108,28 +133,34 @@ def _box(problem: Problem, config: Config) -> int:
     return math.gcd(problem.k.shape[1], part) if problem.lengths.policy == "paged" else part
 
 
-def _query_map(problem: Problem, config: Config) -> Any:
+def _requests(problem: Problem, config: Config) -> tuple[tuple[TensorMap, int], ...]:
+    """What tensor maps of q, k and v are asked for, and how far from an array they start."""
+    return (_query_map(problem, config), _key_map(problem, problem.k, config),
+            _key_map(problem, problem.v, config))
+
+
+def _query_map(problem: Problem, config: Config) -> tuple[TensorMap, int]:
     """[batch, heads / group, queries, group, d]; a box is a warpgroup's rows of 64 columns."""
     q, group = problem.q, config.group
     batch, queries, heads, d = q.shape
     row, head, sequence = _pitches(q)
-    return problem.device.tensor_map(q, TensorMap(
+    return TensorMap(
         problem.dtype, (d, group, queries, heads // group, batch),
-        (head, row, head * group, sequence), (_COLUMNS, group, ROWS // group, 1, 1)))
+        (head, row, head * group, sequence), (_COLUMNS, group, ROWS // group, 1, 1)), 0
 
 
-def _key_map(problem: Problem, array: Any, config: Config) -> Any:
+def _key_map(problem: Problem, array: Any, config: Config) -> tuple[TensorMap, int]:
     """k or v; see `attention/sm90/keys.cuh`."""
     batch, keys, heads, columns = array.shape
     row, head, sequence = _pitches(array)
     box = _box(problem, config)
     if problem.lengths.policy == "dense":
-        return problem.device.tensor_map(array, TensorMap(
+        return TensorMap(
             problem.dtype, (columns, keys, heads, batch, 1), (row, head, sequence, sequence),
-            (_COLUMNS, box, 1, 1, 1)))
-    return problem.device.tensor_map(array, TensorMap(
+            (_COLUMNS, box, 1, 1, 1)), 0
+    return TensorMap(
         problem.dtype, (columns, box, keys + box, heads, batch), (row, row, head, sequence),
-        (_COLUMNS, box, 1, 1, 1)), -box * row)
+        (_COLUMNS, box, 1, 1, 1)), -box * row
 
 
 def _pitches(array: Any) -> tuple[int, int, int]:

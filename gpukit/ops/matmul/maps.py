@@ -33,23 +33,23 @@ def along_k(problem: Problem, matrices: Operand, rows: int, box: int, device: De
         (matrices.pitch, matrices.batch), (specs.ROW // problem.itemsize, box, 1)))
 
 
-def bound(device: Device, request: TensorMap) -> Callable[[Any], Any]:
-    """The tensor map of an array, by what a launch takes for it. Encoding asks the driver, so a
-    GPU's are remembered by address."""
+def bound(device: Device, request: TensorMap, offset: int = 0) -> Callable[[Any], Any]:
+    """The tensor map of an array, `offset` bytes from its start, by what a launch takes for it.
+    Encoding asks the driver, so a GPU's are remembered by address."""
     if device.emulated:
-        return lambda array: device.tensor_map(array, request)
-    return partial(_encoded, _Request(request))
+        return lambda array: device.tensor_map(array, request, offset)
+    return partial(_encoded, _Request(request, offset))
 
 
 class _Request:
     """A request that is looked up by identity: hashing its fields takes as long as encoding it."""
 
-    def __init__(self, request: TensorMap) -> None:
-        self.request = request
+    def __init__(self, request: TensorMap, offset: int) -> None:
+        self.request, self.offset = request, offset
 
 
 @lru_cache(maxsize=_MAPS)
 def _encoded(request: _Request, address: int) -> bytes:
     from gpukit.devices import cuda_tensor_map
 
-    return cuda_tensor_map.encode(address, request.request)
+    return cuda_tensor_map.encode(address + request.offset, request.request)
