@@ -75,14 +75,6 @@ def direct(problem: Problem) -> bool:
                 and all(_fits(p, array) for array in (p.q, p.k, p.v, p.out)))
 
 
-def direct(problem: Problem) -> bool:
-    """Whether a launch is all there is to do: nothing to copy, to clear or to leave out."""
-    p = problem
-    return bool(p.out.size and p.keys and p.k.size and p.lengths.q_lengths is None
-                and p.v.shape[3] == p.out.shape[3]
-                and all(_fits(p, array) for array in (p.q, p.k, p.v, p.out)))
-
-
 def _bits(array: Any) -> Any:
     """16-bit elements as integers, which every array library copies and clears."""
     return array.view("u2")
