@@ -8,6 +8,7 @@ from gpukit.errors import UnknownKernelError
 from gpukit.kernels import (
     attention,
     attention_decode,
+    attention_fp8,
     attention_naive,
     attention_sm100,
     ceilings,
@@ -22,6 +23,7 @@ from gpukit.kernels import (
     sampling,
     sampling_ladder,
     timing,
+    wgmma_demo,
 )
 from gpukit.kernels.spec import KernelSpec, Param, Tunable
 
@@ -33,7 +35,8 @@ def registry() -> dict[str, KernelSpec]:
     """All specs by name, in the order of their ladders."""
     families = (elementwise, matmul, matmul_sm80, matmul_sm90, matmul_library, matmul_sm100,
                 matmul_sm100_library, matmul_helpers, attention_naive, attention, attention_sm100,
-                attention_decode, sampling, sampling_ladder, ceilings, timing)
+                attention_fp8, attention_decode, sampling, sampling_ladder, wgmma_demo, ceilings,
+                timing)
     return {spec.name: spec for family in families for spec in family.SPECS}
 
 

@@ -63,6 +63,22 @@ class Lengths:
 
 
 @dataclass(frozen=True)
+class Scales:
+    """What 8-bit operands are to be multiplied with.
+
+    Attributes:
+        scores, values: numbers, of all products and of all sums.
+        q, k, v: None, or f32 [sequences or 1, heads or 1].
+    """
+
+    scores: float = 1.0
+    values: float = 1.0
+    q: Any = None
+    k: Any = None
+    v: Any = None
+
+
+@dataclass(frozen=True)
 class Problem:
     """A checked call, not empty.
 
@@ -72,6 +88,7 @@ class Problem:
         lse: None, or f32 [batch, heads, queries].
         batch: sequences.
         queries, keys: of the longest sequence.
+        dtype: of the elements of q, k and v; those of "e4m3" are bytes, and scaled.
     """
 
     device: Device
@@ -87,6 +104,7 @@ class Problem:
     mask: Mask
     terms: Terms
     lengths: Lengths
+    scales: Scales = Scales()
 
     @property
     def heads(self) -> int:

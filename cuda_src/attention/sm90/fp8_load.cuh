@@ -1,0 +1,54 @@
+// Bringing 8-bit queries, keys and values into shared memory.
+#pragma once
+
+#include "attention/sm90/fp8_shape.cuh"
+#include "attention/sm90/job.cuh"
+
+namespace attention {
+
+// Keys and values of tile after tile, by one warp. Values are asked for together with the keys of their
+// block, although they are needed a step later: until then they are transposed.
+template <class S, Mask MASK, Keys KEYS> struct Loader8 {
+    using JOB = Job<S, MASK, KEYS, 1>;
+
+    const Shared<S>& shared;
+    const TensorMap &map_k, &map_v;
+    const Call& call;
+    Cursor<S::STAGES> at;
+
+    __device__ __forceinline__ void tile(const JOB& job) {
+        Pages pages = call.pages;
+        if constexpr (KEYS == Keys::paged) pages.table += i64(job.batch) * call.table_batch;
+        const bool ragged = KEYS != Keys::dense && call.lengths.k_offsets != nullptr;
+        Source<S, KEYS, 1> from{&map_k, job.head / call.share, ragged ? 0 : job.batch,
+                                job.sequence.k_first, job.sequence.keys, pages};
+        for (i32 j = job.end - 1; j >= job.first; j--, at.next()) {
+            from.map = &map_k;
+            mbarrier::wait(shared.k_empty(at.stage), at.parity ^ 1);
+            from.template fetch<S::K_SLABS>(shared.k(at.stage), shared.k_full(at.stage), j * S::N, 0);
+            from.map = &map_v;
+            mbarrier::wait(shared.v_empty(at.stage), at.parity ^ 1);
+            from.template fetch<S::V_SLABS>(shared.v(at.stage), shared.v_full(at.stage), j * S::N, 0);
+        }
+    }
+};
+
+// Warpgroups' queries, as soon as each has let go of the last tile's. One warp.
+template <class S, Mask MASK, Keys KEYS>
+__device__ __forceinline__ void load_queries8(const Shared<S>& shared, const TensorMap& map,
+                                              const Call& call, const Job<S, MASK, KEYS, 1>& job,
+                                              u32 parity) {
+    const i32 batch = KEYS != Keys::dense && call.lengths.q_offsets != nullptr ? 0 : job.batch;
+    for (int wg = 0; wg < S::WGS; wg++) {
+        const i32 query = job.sequence.q_first + ((job.row + wg * S::ROWS) >> call.group_bits);
+        mbarrier::wait(shared.q_empty(wg), parity ^ 1);
+        if (warp::lane() != 0) continue;
+        mbarrier::arrive_and_expect(shared.q_full(wg), S::Q_BYTES);
+#pragma unroll
+        for (int slab = 0; slab < S::K_SLABS; slab++)
+            tma::load(shared.q(wg) + slab * S::Q_SLAB, map, shared.q_full(wg),
+                      {slab * S::COLS, 0, query, job.head, batch});
+    }
+}
+
+}  // namespace attention

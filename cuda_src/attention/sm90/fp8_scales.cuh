@@ -1,0 +1,31 @@
+// What 8-bit operands are to be multiplied with, per head of a sequence.
+#pragma once
+
+#include "common/types.cuh"
+
+namespace attention {
+
+// Null: one. Steps in elements, 0 where all sequences or heads have the same.
+struct Factors {
+    const f32* of;
+    i32 batch, head;
+
+    __device__ __forceinline__ f32 at(i32 b, i32 h) const {
+        return of == nullptr ? 1.0f : of[i64(b) * batch + i64(h) * head];
+    }
+};
+
+struct Scales {
+    f32 scale, value;  // of all products, and of all sums
+    i32 q_share;       // heads of q per factor
+    Factors q, k, v;
+
+    __device__ __forceinline__ f32 scores(i32 batch, i32 head, i32 kv_head) const {
+        return scale * q.at(batch, head / q_share) * k.at(batch, kv_head);
+    }
+    __device__ __forceinline__ f32 values(i32 batch, i32 kv_head) const {
+        return value * v.at(batch, kv_head);
+    }
+};
+
+}  // namespace attention

@@ -1,0 +1,118 @@
+// Softmax whose weights are rounded to e4m3, and rows of sums with permuted columns.
+//
+// Weights are 2^(s c - max c + 8), at most 256 of e4m3's 448: small ones keep 8 more binades before they
+// underflow. Sums of weights are lifted as well, so the lift leaves with the division.
+#pragma once
+
+#include "attention/rows.cuh"
+#include "attention/softmax.cuh"
+
+namespace attention {
+
+constexpr f32 LIFT = 8.0f;
+
+struct Softmax8 {
+    f32 max[2], sum[2];  // sums of this thread's columns only
+
+    __device__ __forceinline__ Softmax8()
+        : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f} {}
+
+    // With maxima of what is exponentiated.
+    __device__ __forceinline__ Softmax8 scaled(const f32 (&c)[2]) const {
+        Softmax8 result = *this;
+        result.max[0] *= c[0], result.max[1] *= c[1];
+        return result;
+    }
+
+    template <int REGS> __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], const f32 (&c)[2]) {
+        const f32 top[2] = {quad_max(row_max<0>(s)), quad_max(row_max<1>(s))};
+        Rise rise;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const f32 before = max[h];
+            max[h] = fmaxf(before, top[h]);
+            // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
+            const f32 base = max[h] == minus_infinity() ? 0.0f : max[h] * c[h];
+            rise.correction[h] = ptx::ex2(fmaf(before, c[h], -base));
+            rise.base[h] = base - LIFT;
+            sum[h] *= rise.correction[h];
+        }
+        return rise;
+    }
+
+    // Scores become weights, POLYS of eight without the special-function unit.
+    template <int POLYS, int REGS>
+    __device__ __forceinline__ void weigh(f32 (&s)[REGS], const Rise& rise, const f32 (&c)[2]) {
+        f32 more[4] = {};
+#pragma unroll
+        for (int i = 0; i < REGS; i++) {
+            const int h = i / 2 % 2;
+            const f32 x = fmaf(s[i], c[h], -rise.base[h]);
+            s[i] = (i / 4 + i % 2 * 4) % 8 < POLYS ? power(x) : ptx::ex2(x);
+            more[i % 4] += s[i];
+        }
+        sum[0] += more[0] + more[1];
+        sum[1] += more[2] + more[3];
+    }
+
+private:
+    // 2^x, at least 2^-24 (which is rounded to 0), to 2^-8.8 relative: weights have four bits. The exponent
+    // is split into an integer, in the low bits of a number that is rounded to one, and the rest.
+    static __device__ __forceinline__ f32 power(f32 x) {
+        const f32 magic = 12582912.0f;  // 1.5 2^23
+        x = fmaxf(x, -24.0f);
+        const f32 whole = x + magic, rest = x - (whole - magic);
+        const f32 part = fmaf(fmaf(0.2451029f, rest, 0.7051786f), rest, 1.0f);
+        return __int_as_float(__float_as_int(part) + (__float_as_int(whole) << 23));
+    }
+};
+
+// Four weights as bytes, first one lowest.
+__device__ __forceinline__ u32 pack8(f32 w0, f32 w1, f32 w2, f32 w3) {
+    u32 packed;
+    asm("{ .reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high}; }"
+        : "=r"(packed) : "f"(w0), "f"(w1), "f"(w2), "f"(w3));
+    return packed;
+}
+
+// Weights as the left operand of the next product: keys in the order of fp8_shape.cuh.
+template <int REGS>
+__device__ __forceinline__ void pack_all8(u32 (&p)[REGS / 4], const f32 (&s)[REGS]) {
+#pragma unroll
+    for (int i = 0; i < REGS / 4; i++) {
+        const int first = i / 2 * 8 + i % 2 * 2;
+        p[i] = pack8(s[first], s[first + 1], s[first + 4], s[first + 5]);
+    }
+}
+
+// Row H of the fragment times `factor`; `to` is null for a row that does not exist. A thread has four
+// neighbouring columns of 16: 8 bytes, and 32 bytes of a row in the four lanes of a quad.
+template <int H, class T, int REGS>
+__device__ __forceinline__ void store_row8(T* to, const f32 (&o)[REGS], f32 factor) {
+    if (to == nullptr) return;
+    uint2* out = reinterpret_cast<uint2*>(to) + threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < REGS / 8; i++) {
+        const int even = 8 * i + 2 * H, odd = even + 4;
+        out[4 * i] = make_uint2(pack<T>(o[even] * factor, o[odd] * factor),
+                                pack<T>(o[even + 1] * factor, o[odd + 1] * factor));
+    }
+}
+
+// Row H of a thread's two, as finish_row of rows.cuh; `softmax` has scaled maxima, sums get `scale`.
+template <int H, class T, int REGS>
+__device__ __forceinline__ void finish_row8(const Results<T>& to, const Row& row, i64 batch, i64 first,
+                                            const f32 (&o)[REGS], const Softmax8& softmax, f32 scale) {
+    const f32 sink = to.sinks != nullptr && row.exists ? to.sinks[row.head] : minus_infinity();
+    const Ending ending(softmax.max[H] - LIFT, quad_sum(softmax.sum[H]), 1.0f, sink);
+    const i64 token = first + row.query;
+    T* out = to.out + batch * to.out_batch + row.head * to.out_head + token * to.out_token;
+    store_row8<H>(row.exists ? out : nullptr, o, ending.factor * scale);
+    if (to.lse != nullptr && row.exists && threadIdx.x % 4 == 0)
+        to.lse[batch * to.lse_batch + row.head * to.lse_head + token * to.lse_token] = ending.lse;
+}
+
+}  // namespace attention

@@ -1,0 +1,68 @@
+// Transposing 8-bit values in shared memory, by warps that do nothing else: see fp8_shape.cuh.
+//
+// ldmatrix transposes pairs of bytes: a thread gets, of keys 2 q and 2 q + 1, the two columns of a pair.
+// Byte permutations of two such registers, of keys 8 apart, take the columns apart, and stmatrix writes
+// what they give as rows of 16 keys.
+#pragma once
+
+#include "attention/sm90/job.cuh"
+#include "attention/sm90/fp8_shape.cuh"
+#include "common/mma.cuh"
+#include "common/stmatrix.cuh"
+#include "common/tma.cuh"
+
+namespace attention {
+
+template <class S> struct Transposer {
+    const Shared<S>& shared;
+    int part;  // of TRANSPOSERS
+    Cursor<S::STAGES> at;
+
+    // Units are 16 keys x 32 columns, four matrices; so many are under way at a time.
+    static constexpr int UNITS = S::DV / 32, TOGETHER = UNITS > 4 ? 2 : UNITS;
+
+    // The blocks of a tile, by one warp.
+    template <class JOB> __device__ __forceinline__ void tile(const JOB& job) {
+        for (i32 left = job.end - job.first; left > 0; left--, at.next()) {
+            mbarrier::wait(shared.v_full(at.stage), at.parity);
+            mbarrier::wait(shared.t_empty(at.stage), at.parity ^ 1);
+            const u32 from = mbarrier::address(shared.v(at.stage));
+            const u32 to = mbarrier::address(shared.t(at.stage));
+#pragma unroll 1
+            for (int keys = part; keys < S::N / 16; keys += S::TRANSPOSERS)
+                sixteen(from + keys * 16 * S::ROW, to + keys * 16 * S::DV);
+            tma::fence_shared();
+            __syncwarp();
+            if (warp::lane() == 0) {
+                mbarrier::arrive(shared.v_empty(at.stage));
+                mbarrier::arrive(shared.t_full(at.stage));
+            }
+        }
+    }
+
+private:
+    static __device__ __forceinline__ void sixteen(u32 from, u32 to) {
+        const u32 lane = warp::lane(), key = lane % 16, half = lane / 16;
+        const u32 row = from + key * S::ROW + ((half ^ key % 8) << 4);
+#pragma unroll
+        for (int first = 0; first < UNITS; first += TOGETHER) several(first, row, to + lane * 16);
+    }
+
+    static __device__ __forceinline__ void several(int first, u32 from, u32 to) {
+        u32 pairs[TOGETHER][4];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            const int u = first + i;
+            mma::load_matrices<true>(pairs[i], (from ^ (u % 4 << 5)) + u / 4 * S::SLAB);
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            const u32(&x)[4] = pairs[i];
+            stmatrix::x4(to + (first + i) * 512, __byte_perm(x[0], x[1], 0x6420),
+                         __byte_perm(x[0], x[1], 0x7531), __byte_perm(x[2], x[3], 0x6420),
+                         __byte_perm(x[2], x[3], 0x7531));
+        }
+    }
+};
+
+}  // namespace attention
