@@ -9,8 +9,9 @@ SUMS: dict[str, tuple[str, ...]] = {
     "bf16": ("f32",), "f16": ("f32", "f16"), "tf32": ("f32",), "e4m3": ("f32", "f16"),
     "e5m2": ("f32", "f16"), "s8": ("i32",)}
 COLUMNS = (8, 16, 32, 48, 64, 96, 128, 192, 256)
-#: Of a thread's accumulator, fragments and addresses beyond which registers spill, by warpgroups.
-MOST_WORDS = {1: 128, 2: 128, 3: 128, 4: 96}
+#: Registers of D and A per thread beyond which the compiler spills, by warpgroups of a CTA.
+MOST_WORDS = {1: 136, 2: 136, 3: 136, 4: 96}
+_FRAGMENTS = 8  # registers that A1 and -A1 take
 ROW = 128  # bytes of a row of a tile
 PLACES, SHIFTS = 8, 8  # of shared_rate: accesses of a turn, turns until it begins again
 PLAIN = ("sm_75", "sm_80", "sm_90", "sm_100")
@@ -19,6 +20,11 @@ PLAIN = ("sm_75", "sm_80", "sm_90", "sm_100")
 def words(n: int, acc: str) -> int:
     """Registers that one thread's part of D takes."""
     return n // 4 if acc == "f16" else n // 2
+
+
+def fits(n: int, acc: str, registers: bool, warpgroups: int) -> bool:
+    """Whether so many warpgroups find room in the registers of an SM."""
+    return words(n, acc) + _FRAGMENTS * registers <= MOST_WORDS[warpgroups]
 
 
 def _tiles(tunables: Tunables) -> int:
@@ -32,12 +38,10 @@ def shared_size(width: int, ways: int) -> int:
 
 
 def _wgmma_variants() -> tuple[dict[str, Value], ...]:
-    types: list[dict[str, Value]] = [{"dtype": dtype, "acc": acc, "n": 64, "registers": registers}
-                                     for dtype, sums in SUMS.items() for acc in sums
-                                     for registers in ("false", "true")]
-    sizes: list[dict[str, Value]] = [{"n": n} for n in COLUMNS if n != 64]
-    return (*types, *sizes, {"warpgroups": 3, "registers": "true"},
-            {"warpgroups": 4, "n": 192, "registers": "true"})
+    """Every type, and those that come closest to spilling."""
+    types: list[dict[str, Value]] = [{"dtype": dtype, "acc": acc, "n": 16}
+                                     for dtype, sums in SUMS.items() for acc in sums]
+    return (*types, {"registers": "true", "warpgroups": 3}, {"warpgroups": 4, "n": 192})
 
 
 WGMMA = KernelSpec(

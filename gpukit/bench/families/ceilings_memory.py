@@ -149,7 +149,8 @@ class PreparedChase(common.Prepared):
         order = np.random.default_rng(0).permutation(lines - 1)[: self.hops - 1] + 1
         places = np.concatenate([[0], order]).astype(np.uint32) * np.uint32(self._LINE)
         self.next = self.device.empty((words,), np.uint32)
-        self.next[self.device.xp.asarray(places)] = self.device.xp.asarray(np.roll(places, -1))
+        at, following = places.astype(np.int64), np.roll(places, -1)
+        self.next[self.device.xp.asarray(at)] = self.device.xp.asarray(following)
         self._places = places
 
     def _call(self, level: str, each: str) -> Any:

@@ -12,7 +12,7 @@ from gpukit import kernels
 from gpukit.bench.families import ceilings_common as common
 from gpukit.bench.model import Case, CheckResult
 from gpukit.errors import UnsupportedError
-from gpukit.kernels.ceilings import MOST_WORDS, ROW, SUMS, words
+from gpukit.kernels.ceilings import ROW, SUMS, fits, words
 from gpukit.layout import fragments
 from gpukit.layout.shared import SharedTile
 from gpukit.measure import Work
@@ -54,7 +54,7 @@ class PreparedWgmma(common.Prepared):
             raise UnsupportedError(f"n={self.n}: with f16 sums, multiples of 16")
         if self.dtype == "s8" and self.n % 16 and self.n > 32:
             raise UnsupportedError(f"n={self.n}: s8 takes multiples of 16 beyond 32")
-        if words(self.n, self.acc) > MOST_WORDS[self.groups]:
+        if not fits(self.n, self.acc, self.registers, self.groups):
             raise UnsupportedError(f"{self.groups} warpgroups of n={self.n} do not fit the "
                                    "registers of an SM")
 
