@@ -10,6 +10,8 @@ DIMS = (64, 80, 96, 128, 192, 256)
 TILE = 16  # keys of a warp's step
 STAGES = (1, 2, 3, 4, 6)
 CLUSTERS = (1, 2, 4, 8)
+CUTS = ("grid", "even")
+NARROW_DIMS = (64, 96, 128, 192, 256)  # of an 8-bit cache
 WARPGROUP_DIMS = (64, 128, 192, 256)
 STEP = 64  # keys of the transposed kernel's step
 _WARPS = 4  # of its CTAs
@@ -39,6 +41,7 @@ _PARAMS = (
     *(Param(f"extra_{step}", "i64", "elements") for step in ("batch", "token", "head")),
     Param("extent", "i32", "distances that have a relative logit"),
     Param("shift", "i32", "log2 of the rows of a page"),
+    Param("sequences", "i32", ""),
     Param("keys", "i32", "most keys of a sequence"),
     Param("tokens", "i32", "query tokens of a sequence, its last ones"),
     Param("group", "i32", "query heads of a KV head"),
@@ -62,19 +65,29 @@ def shared_bytes(tunables: Tunables) -> int:
     return rows * pitch + max(rings, board + exchange)
 
 
+def narrow_bytes(tunables: Tunables) -> int:
+    """As `shared_bytes`, with tiles of bytes and a factor per query row."""
+    dim, warps, stages, rows = (int(tunables[name]) for name in ("dim", "warps", "stages", "rows"))
+    rings = warps * 2 * stages * TILE * (dim + 16)
+    board = warps * rows * ((dim + 4) * 4 + 8)
+    exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
+    return rows * (dim * _ELEMENT + 16 + 4) + max(rings, board + exchange)
+
+
 _VARIANTS: tuple[dict[str, Value], ...] = (
     {}, {"form": "plain"}, {"form": "transposed_16"}, {"dtype": "f16", "pages": "whole"},
     {"pages": "any", "cluster": 8}, {"dim": 64, "pages": "whole"}, {"dim": 80},
     {"dim": 96, "form": "plain"}, {"dim": 192}, {"dim": 256}, {"dim": 256, "form": "plain"},
     {"dim": 256, "form": "transposed_16"},
     {"warps": 8, "stages": 3}, {"extra": "bias"}, {"extra": "relative", "form": "plain"},
+    {"cut": "even"},
 )
 
 D6 = KernelSpec(
     name="attention.decode.d6",
     source="attention/decode/d6_split.cu",
     entry="d6_split<{dtype}, {dim}, form::{form}, {warps}, {stages}, {cluster}, Pages::{pages}, "
-          "Extra::{extra}, {blocks}>",
+          "Extra::{extra}, Cut::{cut}, {blocks}>",
     summary="split keys: a ring of cp.async per warp, mma.sync, combined in the same launch",
     archs=("sm_90", "sm_100"),
     tunables=(
@@ -87,6 +100,7 @@ D6 = KernelSpec(
         Tunable("pages", ("none", "whole", "any"), "none",
                 "contiguous; pages of a multiple of 16 rows; pages of any power of two"),
         Tunable("extra", ("none", "bias", "relative"), "none", "a term of the caller's in scores"),
+        Tunable("cut", CUTS, "grid", "every unit in as many parts; or as many steps for every CTA"),
         Tunable("blocks", (1, 2, 3, 4, 6, 8), 1, "CTAs per SM that registers must suffice for"),
     ),
     params=_PARAMS,
@@ -95,25 +109,29 @@ D6 = KernelSpec(
     requires=(
         "dim is contiguous, all else at multiples of 16 bytes",
         "pages have a power of two of rows",
-        "the grid is (KV heads x blocks of rows, parts x cluster, sequences)",
+        "the grid is (KV heads x blocks of rows, parts x cluster, sequences); for cut=even "
+        "(CTAs, 1, 1), cluster=1, values and statistics have room for two states per CTA, arrived "
+        "for a count each",
     ),
 )
 
 
 def together_bytes(tunables: Tunables) -> int:
-    """Queries, weights, the ring of tiles in whose place states meet at the end, and maxima."""
+    """Queries, weights, the ring of tiles, maxima; states of warps meet behind the ring where the
+    next piece's tiles fill it already, otherwise in its place."""
     dim, rows, stages = (int(tunables[name]) for name in ("dim", "rows", "stages"))
     ring = 2 * stages * STEP * dim * _ELEMENT
     board = rows * ((dim + 4) * 4 + _WARPS * 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
-    return rows * (dim * _ELEMENT + 128 + _WARPS * 4) + max(ring, board + exchange)
+    own = rows * (dim * _ELEMENT + 128 + _WARPS * 4)
+    return own + (ring + board if tunables["cut"] == "even" else max(ring, board + exchange))
 
 
 D7 = KernelSpec(
     name="attention.decode.d7",
     source="attention/decode/d7_transposed.cu",
     entry="d7_transposed<{dtype}, {dim}, {rows}, {stages}, {cluster}, Pages::{pages}, "
-          "Extra::{extra}, {blocks}>",
+          "Extra::{extra}, Cut::{cut}, {blocks}>",
     summary="the transposed form on wgmma: keys on M, a group's query rows on N",
     archs=("sm_90a",),
     tunables=(
@@ -126,8 +144,38 @@ D7 = KernelSpec(
     variants=({}, {"rows": 16, "dtype": "f16"}, {"rows": 32, "pages": "whole"},
               {"rows": 64, "cluster": 8}, {"dim": 64, "pages": "any"}, {"dim": 256, "stages": 1},
               {"extra": "bias"}, {"extra": "relative", "rows": 32},
-              {"dim": 256, "stages": 3, "rows": 32}),
+              {"dim": 256, "stages": 3, "rows": 32}, {"cut": "even", "stages": 3},
+              {"cut": "even", "pages": "any", "stages": 3}),
     requires=D6.requires,
 )
 
-SPECS = (D6, D7)
+_SCALES = tuple(Param(f"{name}_scales", "pointer", f"f32 factors of {name}, or null")
+                for name in "qkv")
+_OWN = 10  # parameters in front of the workspace
+D8 = KernelSpec(
+    name="attention.decode.d8",
+    source="attention/decode/d8_narrow.cu",
+    entry="d8_narrow<{queries}, {dtype}, {dim}, {rows}, {warps}, {stages}, {cluster}, "
+          "Pages::{pages}, Extra::{extra}, Cut::{cut}, {blocks}>",
+    summary="a cache of 8-bit floats, widened between shared memory and mma.sync",
+    archs=("sm_90", "sm_100"),
+    tunables=(
+        *(tunable for tunable in D6.tunables if tunable.name not in ("dtype", "dim", "form")),
+        Tunable("queries", ("f16", "bf16", "e4m3"), "bf16", "element type of Q"),
+        Tunable("dtype", ("f16", "bf16"), "bf16", "element type of O"),
+        Tunable("dim", NARROW_DIMS, 128, "head dim"),
+        Tunable("rows", (8, 16), 8, "query rows of a CTA, the MMA's N"),
+    ),
+    params=(*_PARAMS[:_OWN], *_SCALES, *_PARAMS[_OWN:],
+            Param("value_scale", "f32", "of V"),
+            *(Param(f"{name}_scale_{step}", "i32", "from factor to factor, 0: one for all")
+              for name in "qkv" for step in ("batch", "head"))),
+    shared_bytes=narrow_bytes,
+    variants=({}, {"rows": 16, "dtype": "f16", "queries": "e4m3"}, {"pages": "whole", "cluster": 8},
+              {"dim": 64, "pages": "any", "cut": "even"}, {"dim": 256, "stages": 4},
+              {"dim": 256, "rows": 16, "cut": "even", "pages": "whole"}, {"extra": "bias"},
+              {"stages": 4, "cut": "even", "blocks": 3}),
+    requires=D6.requires,
+)
+
+SPECS = (D6, D7, D8)

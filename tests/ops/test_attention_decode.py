@@ -13,7 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decode_cases import FORMS, MASKS, NOWHERE, TERMS, Case, cut, error_of, inputs, worst
+from decode_cases import (
+    FORMS,
+    MASKS,
+    NOWHERE,
+    TERMS,
+    Case,
+    cut,
+    error_of,
+    even,
+    inputs,
+    worst,
+)
 
 import gpukit
 from gpukit import dtypes, emulator
@@ -56,6 +67,32 @@ def test_lengths(form: str, length: int) -> None:
 def test_splits_meet(form: str, cluster: int, parts: int) -> None:
     case = Case((0, 5, 301), 301, heads=6, kv_heads=2)
     assert attend(case, cut(form, cluster, parts)) <= 1
+
+
+@pytest.mark.parametrize(("form", "ctas"), [
+    ("plain", 3), ("transposed_8", 1), ("transposed_8", 40), ("warpgroup_8", 1),
+    ("warpgroup_8", 5)])
+def test_an_even_cut_of_uneven_lengths(form: str, ctas: int) -> None:
+    case = Case((70, 0, 0, 129, 1), 130, heads=6, kv_heads=2, page=16 * (ctas % 2))
+    assert attend(case, even(form, ctas)) <= 1
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_an_even_cut_counts_what_a_mask_shows(mask: str) -> None:
+    case = Case((3, 150), 150, tokens=3, heads=8)
+    rules = Rules(mask=mask, **MASKS[mask])
+    assert attend(case, even("warpgroup_8", 4), rules, mask=mask, **MASKS[mask]) <= 1
+
+
+@pytest.mark.parametrize("form", ["warpgroup_8"])
+def test_an_even_cut_serves_other_lengths_later(form: str) -> None:
+    case = Case((300, 1), 320)
+    plan = DecodePlan(emulated.current(), case.problem(), even(form, 3))
+    for lengths in ((300, 1), (0, 0), (64, 65), (1, 301)):
+        now = replace(case, lengths=lengths)
+        given = inputs(now)
+        got = gpukit.attention_decode(**given.call, return_lse=True, plan=plan)
+        assert worst(got, given, now, Rules(mask="causal")) <= 1
 
 
 @pytest.mark.parametrize("page", [1, 2, 8, 16, 32, 64, 128])
@@ -151,12 +188,14 @@ def test_a_plan_serves_other_lengths_later() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_8"])
-def test_every_schedule_gives_the_same_bits(form: str, policy: str,
+@pytest.mark.parametrize("config", [
+    cut("plain", 2, 2), cut("transposed_8", 2, 2), cut("warpgroup_8", 2, 2),
+    even("warpgroup_8", 3)], ids=str)
+def test_every_schedule_gives_the_same_bits(config: Config, policy: str,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case((150, 20), 150, page=4)
     given, run = inputs(case), emulator.run
-    plan = DecodePlan(emulated.current(), case.problem(), cut(form, 2, 2))
+    plan = DecodePlan(emulated.current(), case.problem(), config)
     results = []
     for seed, chosen in ((0, "random"), (1, policy)):
         monkeypatch.setattr(emulator, "run", partial(run, policy=chosen, seed=seed))
@@ -180,13 +219,35 @@ def test_views_are_read_where_they_lie() -> None:
     np.testing.assert_array_equal(out, again[:, 0])
 
 
+def chosen(batch: int, keys: int, **changes: Any) -> Config:
+    return choose(Problem("bf16", batch, 1, 32, 8, 128, keys, 0, 132)._replace(**changes))
+
+
 def test_plans_fill_the_gpu_but_do_not_starve_warps() -> None:
-    alone = choose(Problem("bf16", 1, 1, 32, 8, 128, 8192, 0, 132))
+    alone = chosen(1, 8192)
     assert 0.9 * 132 <= 8 * alone.parts * alone.cluster <= 3 * 132
-    short = choose(Problem("bf16", 1, 1, 32, 8, 128, 64, 0, 132))
+    short = chosen(1, 64)
     assert short.parts * short.cluster == 1 and short.stages == 1
-    many = choose(Problem("bf16", 512, 1, 32, 8, 128, 8192, 0, 132))
-    assert many.parts * many.cluster == 1
+
+
+@pytest.mark.parametrize("page", [0, 1, 16])
+@pytest.mark.parametrize("batch", [12, 16, 24, 100, 512])
+def test_plans_of_much_work_give_every_sm_as_much(batch: int, page: int) -> None:
+    config = chosen(batch, 8192, page=page)
+    assert config.cut == "even" and config.parts % 132 == 0
+
+
+def test_all_ctas_of_an_even_cut_have_room_at_once() -> None:
+    for dim in (64, 80, 96, 128, 192, 256):
+        for queries, heads in (("", 32), ("", 512), ("bf16", 32), ("bf16", 512)):
+            if queries and dim == 80:
+                continue
+            p = Problem("bf16", 64, 1, heads, 8, dim, 8192, 16, 132, queries=queries)
+            config = choose(p)
+            spec = config.spec
+            shared = spec.shared_bytes(spec.resolve(config.tunables(p)))
+            assert config.cut == "even"
+            assert config.parts // 132 * (shared + 1024) <= 227 << 10, (dim, queries, heads)
 
 
 def refused(error: type[Exception], text: str, **changes: Any) -> None:

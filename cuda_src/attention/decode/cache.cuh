@@ -25,8 +25,8 @@ template <class T> struct Rows {
 };
 
 // For ldmatrix: rows one after another, 16 bytes apart, so that eight of them start in eight banks.
-template <int DIM> struct Padded {
-    static constexpr int PITCH = DIM * 2 + 16;
+template <int BYTES> struct Padded {
+    static constexpr int PITCH = BYTES + 16;
 
     static __device__ __forceinline__ int at(int row, int piece) {
         return row * PITCH + piece * 16;
@@ -43,9 +43,9 @@ template <int ROWS> struct Swizzled {
 };
 
 template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
-    static constexpr int PIECES = DIM / 8;      // of 16 bytes
+    static constexpr int ELEMENTS = 16 / sizeof(T), PIECES = DIM / ELEMENTS;  // of 16 bytes
     static constexpr int COPIES = TILE * PIECES / warp::SIZE;
-    static_assert(DIM % 16 == 0 && sizeof(T) == 2);
+    static_assert(DIM % 16 == 0 && TILE * PIECES % warp::SIZE == 0);
     // Where copies differ in row and column their addresses are kept in registers: too many.
     static constexpr int UNROLL = DIM > 128 && PIECES % warp::SIZE ? 3 : COPIES;
 
@@ -75,7 +75,7 @@ template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
             if constexpr (PAGES == Pages::any)
                 row = from + __shfl_sync(0xffffffff, page, r) * rows.page +
                       ((tile + r) & in_page) * rows.row;
-            cp_async::copy<16, false>(slot + PLACE::at(r, column), row + column * 8,
+            cp_async::copy<16, false>(slot + PLACE::at(r, column), row + column * ELEMENTS,
                                       span.has(tile + r) ? 16 : 0);
         }
     }

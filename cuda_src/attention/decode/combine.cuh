@@ -109,24 +109,27 @@ template <int CLUSTER> struct Exchange {
     }
 };
 
-// The states of the parts of one KV head's keys, in global memory: values and statistics of all
-// items of a part after another.
-struct Parts {
+// The states of the parts of one unit, in global memory: SIZE items each.
+template <int SIZE> struct Parts {
     static constexpr int TOGETHER = 16;
 
     float4* values;
     float2* statistics;
     u32* arrived;  // how many parts have; back to 0 after the last
-    i32 parts, items;
+    i64 origin, others;
+    i32 parts;
 
+    __device__ __forceinline__ i64 place(i32 part, i32 item) const {
+        return (part ? others + part : origin) * SIZE + item;
+    }
     __device__ __forceinline__ void put(i32 part, i32 item, const State& state) const {
-        const i64 at = i64(part) * items + item;
+        const i64 at = place(part, item);
         values[at] = state.values;
         statistics[at] = {state.top, state.sum};
     }
     __device__ __forceinline__ State read(i32 part, i32 item) const {
         if (part >= parts) return State::none();
-        const i64 at = i64(part) * items + item;
+        const i64 at = place(part, item);
         const float2 s = __ldcg(statistics + at);
         return {__ldcg(values + at), s.x, s.y};
     }

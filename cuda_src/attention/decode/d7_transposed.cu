@@ -5,28 +5,29 @@
 // (transposed.cuh). Splitting, pages and combining are those of kernel 6.
 #include "attention/decode/transposed.cuh"
 
+using decode::Cut;
 using decode::Extra;
 using decode::Pages;
 
 template <class T, int DIM, int ROWS, int STAGES, int CLUSTER, Pages PAGES, Extra EXTRA,
-          int BLOCKS>
+          Cut CUT, int BLOCKS>
 __global__ void __cluster_dims__(1, CLUSTER, 1) __launch_bounds__(128, BLOCKS)
 d7_transposed(const T* q, const T* k, const T* v, T* out, f32* lse, const u32* lengths,
               const u32* table, const f32* sinks, const f32* slopes, const T* extra,
               float4* values, float2* statistics, u32* arrived, i64 q_batch, i64 q_token,
               i64 q_head, i64 k_batch, i64 k_row, i64 k_head, i64 v_batch, i64 v_row, i64 v_head,
               i64 out_batch, i64 out_token, i64 out_head, i64 table_row, i64 extra_batch,
-              i64 extra_token, i64 extra_head, i32 extent, i32 shift, i32 keys, i32 tokens,
-              i32 group, i32 heads, i32 left, i32 right, i32 chunk, f32 scale, f32 cap_in,
-              f32 cap) {
+              i64 extra_token, i64 extra_head, i32 extent, i32 shift, i32 sequences, i32 keys,
+              i32 tokens, i32 group, i32 heads, i32 left, i32 right, i32 chunk, f32 scale,
+              f32 cap_in, f32 cap) {
     using Form = decode::Warpgroup<T, DIM, ROWS>;
-    using S = decode::Together<Form, DIM, STAGES, CLUSTER, PAGES, EXTRA>;
+    using S = decode::Together<Form, DIM, STAGES, CLUSTER, PAGES, EXTRA, CUT>;
     const bool paged = PAGES != Pages::none;  // the batch stride is then that of pages
-    decode::decode_together<S>(decode::Arguments<T>{
+    decode::decode_together<S>(decode::Arguments<T, T, T>{
         q, {q_batch, q_token, q_head}, {k, k_row, k_batch}, {v, v_row, v_batch},
         paged ? 0 : k_batch, k_head, paged ? 0 : v_batch, v_head, out,
         {out_batch, out_token, out_head}, lse, lengths, table, table_row, shift, values, statistics,
-        arrived, keys, tokens, group, heads,
+        arrived, sequences, keys, tokens, group, heads,
         {scale, cap_in, cap, left, right, chunk, slopes, sinks, extra, extent},
-        {extra_batch, extra_token, extra_head}});
+        {extra_batch, extra_token, extra_head}, {}, {}, {}, 1.0f});
 }

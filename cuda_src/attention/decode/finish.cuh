@@ -2,21 +2,22 @@
 #pragma once
 
 #include "attention/decode/combine.cuh"
-#include "attention/decode/work.cuh"
+#include "attention/decode/cut.cuh"
 
 namespace decode {
 
 // The result of an item: sinks join the sum, and what was summed is divided by it.
-template <class S, class T>
-__device__ __forceinline__ void finish(const Arguments<T>& x, const Work<S>& work, i32 item,
-                                       State state) {
+template <class S, class A>
+__device__ __forceinline__ void finish(const A& x, const Work<S>& work, i32 item, State state) {
+    using T = typename S::T;
     const i32 row = item / S::ITEMS, column = item % S::ITEMS * 4;
     const i32 token = work.token(x, row), head = work.query_head(x, row);
     if (x.rules.sinks) {
         const State both[2] = {state, {{}, x.rules.sinks[head] * LOG2_E, 1.0f}};
         state = State::of(both);
     }
-    const f32 share = state.sum > 0.0f ? 1.0f / state.sum : 0.0f;
+    f32 share = state.sum > 0.0f ? 1.0f / state.sum : 0.0f;
+    if constexpr (S::SCALED) share *= x.value_scale * x.v_scales.of(work) / S::Form::LIFT;
     const float4 v = state.values;
     uint2 packed = {pack_pair(T{}, v.x * share, v.y * share),
                     pack_pair(T{}, v.z * share, v.w * share)};
@@ -29,12 +30,12 @@ __device__ __forceinline__ void finish(const Arguments<T>& x, const Work<S>& wor
 }
 
 // From the states of this CTA's warps to the result.
-template <class S, class T>
-__device__ __forceinline__ void combine(const Arguments<T>& x, const Work<S>& work,
+template <class S, class A>
+__device__ __forceinline__ void combine(const A& x, const Work<S>& work,
                                         const typename S::States& board, u8* memory) {
     constexpr int THREADS = S::WARPS * warp::SIZE;
-    const i32 items = work.rows * S::ITEMS, parts = gridDim.y / S::CLUSTER;
-    const i32 rank = blockIdx.y % S::CLUSTER, part = blockIdx.y / S::CLUSTER;
+    const i32 items = work.rows * S::ITEMS;
+    const i32 rank = S::CLUSTER > 1 ? i32(blockIdx.y % S::CLUSTER) : 0;
     const Exchange<S::CLUSTER> exchange{reinterpret_cast<float4*>(memory + S::States::BYTES)};
     if constexpr (S::CLUSTER > 1) {
         for (i32 i = threadIdx.x; i < items; i += THREADS) exchange.put(i, board.get(i));
@@ -42,19 +43,17 @@ __device__ __forceinline__ void combine(const Arguments<T>& x, const Work<S>& wo
     }
     // This CTA's share of the items; they are numbered alike in all parts.
     const i32 from = items * rank / S::CLUSTER, to = items * (rank + 1) / S::CLUSTER;
-    const i64 unit = i64(work.sequence) * gridDim.x + blockIdx.x;
-    const i64 room = unit * parts * S::Form::ROWS * S::ITEMS;
-    const Parts meeting{x.values + room, x.statistics + room, x.arrived + unit * S::CLUSTER + rank,
-                        parts, items};
+    const Parts<S::Form::ROWS * S::ITEMS> meeting{
+        x.values, x.statistics, x.arrived + work.counter, work.origin, work.others, work.parts};
     for (i32 i = from + threadIdx.x; i < to; i += THREADS) {
         State state;
         if constexpr (S::CLUSTER > 1) state = exchange.get(i);
         else state = board.get(i);
-        if (parts > 1) meeting.put(part, i, state);
+        if (work.parts > 1) meeting.put(work.part, i, state);
         else finish<S>(x, work, i, state);
     }
     if constexpr (S::CLUSTER > 1) cluster::arrive();
-    if (parts > 1 && meeting.last(reinterpret_cast<u32*>(memory)))
+    if (work.parts > 1 && meeting.last(reinterpret_cast<u32*>(memory)))
 #pragma unroll 1
         for (i32 i = from + threadIdx.x; i < to; i += THREADS)
             finish<S>(x, work, i, meeting.get(i));

@@ -42,7 +42,8 @@ template <int DIM> constexpr bool HELD = DIM <= 128;
 
 template <class T_, int DIM> struct Plain {
     using T = T_;
-    static constexpr int ROWS = 16, ENTRIES = 2, PITCH = Padded<DIM>::PITCH;
+    using KV = T_;
+    static constexpr int ROWS = 16, ENTRIES = 2, PITCH = Padded<DIM * 2>::PITCH;
     static constexpr int SCORES = TILE / 8, SUMS = DIM / 8;  // fragments
     static constexpr u32 LANES = 3;
 
@@ -63,8 +64,8 @@ template <class T_, int DIM> struct Plain {
     static __device__ __forceinline__ int dim(int n, int e) { return key(n, e); }
     __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}  // no other warp has these keys
 
-    __device__ __forceinline__ void load_queries(u32 rows) {
-        queries = rows;
+    __device__ __forceinline__ void load_queries(const u8* rows) {
+        queries = static_cast<u32>(__cvta_generic_to_shared(rows));
         if constexpr (HELD<DIM>)
 #pragma unroll
             for (int k = 0; k < DIM / 16; k++) load_query(q[k], k);
@@ -99,7 +100,8 @@ template <class T_, int DIM> struct Plain {
 
 template <class T_, int DIM, int ROWS_> struct Transposed {
     using T = T_;
-    static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N, PITCH = Padded<DIM>::PITCH;
+    using KV = T_;
+    static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N, PITCH = Padded<DIM * 2>::PITCH;
     static constexpr int SCORES = N, SUMS = DIM / 16 * N;
     static constexpr u32 LANES = 28;
     static_assert(ROWS % 8 == 0);
@@ -120,8 +122,8 @@ template <class T_, int DIM, int ROWS_> struct Transposed {
     static __device__ __forceinline__ int dim(int n, int e) { return n / N * 16 + key(n, e); }
     __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}
 
-    __device__ __forceinline__ void load_queries(u32 rows) {
-        queries = rows;
+    __device__ __forceinline__ void load_queries(const u8* rows) {
+        queries = static_cast<u32>(__cvta_generic_to_shared(rows));
         if constexpr (HELD<DIM>)
 #pragma unroll
             for (int k = 0; k < DIM / 16; k++) load_query(q[k], k);

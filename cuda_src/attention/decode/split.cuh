@@ -8,30 +8,38 @@
 // always on their way. What the warps of all CTAs have is put together by combine.cuh, in the same
 // launch.
 //
-// Grid: (KV heads x blocks of rows, parts x CLUSTER, sequences). Slices are cut on the device from
-// the sequence's length, so that a captured launch serves all lengths.
+// Slices are cut on the device from the sequence's length (cut.cuh), so that a captured launch
+// serves all lengths.
 #pragma once
 
 #include "attention/decode/finish.cuh"
+#include "attention/decode/narrow.cuh"
 #include "attention/decode/walk.cuh"
 
 namespace decode {
 
 // FORM: Plain or Transposed; ROWS of it are the query rows of a CTA.
-template <class FORM, int DIM_, int WARPS_, int STAGES_, int CLUSTER_, Pages PAGES_, Extra EXTRA_>
+template <class FORM, int DIM_, int WARPS_, int STAGES_, int CLUSTER_, Pages PAGES_, Extra EXTRA_,
+          Cut CUT_>
 struct Split {
     using Form = FORM;
     using T = typename FORM::T;
+    using KV = typename FORM::KV;
     static constexpr int DIM = DIM_, WARPS = WARPS_, STAGES = STAGES_, CLUSTER = CLUSTER_;
     static constexpr Pages PAGES = PAGES_;
     static constexpr Extra EXTRA = EXTRA_;
-    using Queries = Padded<DIM>;
-    using Keys = Cache<T, DIM, PAGES, Padded<DIM>>;
+    static constexpr Cut CUT = CUT_;
+    static constexpr bool SCALED = sizeof(KV) == 1;
+    using Queries = Padded<DIM * 2>;
+    using Tile = Padded<DIM * int(sizeof(KV))>;
+    using Keys = Cache<KV, DIM, PAGES, Tile>;
     using States = Board<FORM::ROWS, DIM, WARPS, false>;
 
     static constexpr int STEP = TILE;  // keys that one CTA or another has as a whole
-    static constexpr int SLOT = TILE * Queries::PITCH, WARP_OFFSET = 2 * STAGES * SLOT;
-    static constexpr int QUERIES = FORM::ROWS * Queries::PITCH;  // bytes in front of the rings
+    static constexpr int SLOT = TILE * Tile::PITCH, WARP_OFFSET = 2 * STAGES * SLOT;
+    // Bytes in front of the rings: queries, and a factor of each row.
+    static constexpr int FACTORS = FORM::ROWS * Queries::PITCH;
+    static constexpr int QUERIES = FACTORS + (SCALED ? FORM::ROWS * 4 : 0);
     static constexpr int ITEMS = DIM / 4;  // of a query row
 
     // Every WARPS-th of a CTA's is this warp's.
@@ -65,16 +73,12 @@ __device__ __forceinline__ void attend(typename S::Form& form, Softmax<typename 
     }
 }
 
-template <class S, class T> __device__ __forceinline__ void decode_split(const Arguments<T>& x) {
-    extern __shared__ __align__(16) u8 memory[];
+template <class S, class A>
+__device__ __forceinline__ void decode_piece(const A& x, const Work<S>& work, u8* memory) {
     using Form = typename S::Form;
-    const Work<S> work(x);
-    const typename S::Keys cache{x.table + work.sequence * x.table_row, x.shift, work.span};
-    const Rows<T> k = work.rows_of(x.k, x.k_batch, x.k_head);
-    const Rows<T> v = work.rows_of(x.v, x.v_batch, x.v_head);
-    Walk<S> walk(cache, k, v, memory + S::QUERIES, work);
+    Walk<S> walk(x, work, memory + S::QUERIES);
     walk.fill(memory, x, work);
-
+    if constexpr (S::SCALED) widen_queries<S>(memory, x, work);
     Form form;
     Softmax<Form> softmax;
     softmax.clear(form);
@@ -83,7 +87,7 @@ template <class S, class T> __device__ __forceinline__ void decode_split(const A
     for (int i = 0; i < Form::ENTRIES; i++) queries[i] = work.query(x, Form::row(i));
     cp_async::wait<2 * S::STAGES - 1>();
     __syncthreads();  // everybody's part of the queries, and this warp's first keys
-    form.load_queries(static_cast<u32>(__cvta_generic_to_shared(memory)));
+    form.load_queries(memory);
     attend<S>(form, softmax, walk, x.rules, work.common, queries);
     softmax.close();
     cp_async::wait_all();
@@ -92,6 +96,17 @@ template <class S, class T> __device__ __forceinline__ void decode_split(const A
     board.put(form, softmax, warp::index(), work.rows);
     __syncthreads();
     combine<S>(x, work, board, memory + S::QUERIES);
+}
+
+template <class S, class A> __device__ __forceinline__ void decode_split(const A& x) {
+    extern __shared__ __align__(16) u8 memory[];
+    Pieces<S, S::CUT> pieces(x);
+    if (!pieces.any()) return;
+    decode_piece<S>(x, Work<S>(x, pieces.take(x)), memory);
+    while (pieces.more()) {
+        __syncthreads();  // the board becomes rings
+        decode_piece<S>(x, Work<S>(x, pieces.take(x)), memory);
+    }
 }
 
 }  // namespace decode

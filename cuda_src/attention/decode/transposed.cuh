@@ -100,13 +100,16 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
     }
 };
 
-template <class FORM, int DIM_, int STAGES_, int CLUSTER_, Pages PAGES_, Extra EXTRA_>
+template <class FORM, int DIM_, int STAGES_, int CLUSTER_, Pages PAGES_, Extra EXTRA_, Cut CUT_>
 struct Together {
     using Form = FORM;
     using T = typename FORM::T;
+    using KV = T;
+    static constexpr bool SCALED = false;
     static constexpr int DIM = DIM_, WARPS = 4, STAGES = STAGES_, CLUSTER = CLUSTER_;
     static constexpr Pages PAGES = PAGES_;
     static constexpr Extra EXTRA = EXTRA_;
+    static constexpr Cut CUT = CUT_;
     using Queries = typename FORM::Queries;
     using Keys = Cache<T, DIM, PAGES, typename FORM::Keys>;
     using States = Board<FORM::ROWS, DIM, WARPS, true>;
@@ -115,11 +118,14 @@ struct Together {
     static constexpr int WARP_OFFSET = TILE * 128;
     static constexpr int ITEMS = DIM / 4;
 
-    // Shared memory, in bytes: queries, weights, the ring (the board later), maxima.
+    // Shared memory, in bytes: queries, weights, the ring (the board later, or behind it where
+    // the ring is already filled again), maxima.
     static constexpr int WEIGHTS = FORM::SLABS * Queries::SLAB, RING = WEIGHTS + Queries::SLAB;
     static constexpr int EXCHANGE = CLUSTER > 1 ? FORM::ROWS * ITEMS * 32 : 0;
     static constexpr int RING_BYTES = 2 * STAGES * SLOT, STATES = States::BYTES + EXCHANGE;
-    static constexpr int MAXIMA = RING + (RING_BYTES > STATES ? RING_BYTES : STATES);
+    static constexpr int BOARD = CUT == Cut::even ? RING + RING_BYTES : RING;
+    static constexpr int ENDS[2] = {RING + RING_BYTES, BOARD + STATES};
+    static constexpr int MAXIMA = ENDS[ENDS[0] < ENDS[1]];
 
     static __device__ __forceinline__ i32 tiles(i32 steps) { return steps; }
 };
@@ -161,32 +167,40 @@ __device__ __forceinline__ void attend_together(typename S::Form& form,
     }
 }
 
-template <class S, class T> __device__ __forceinline__ void decode_together(const Arguments<T>& x) {
+template <class S, class A> __device__ __forceinline__ void decode_together(const A& x) {
     extern __shared__ __align__(1024) u8 memory[];
     using Form = typename S::Form;
-    const Work<S> work(x);
-    const typename S::Keys cache{x.table + work.sequence * x.table_row, x.shift, work.span};
-    const Rows<T> k = work.rows_of(x.k, x.k_batch, x.k_head);
-    const Rows<T> v = work.rows_of(x.v, x.v_batch, x.v_head);
-    Walk<S> walk(cache, k, v, memory + S::RING, work);
+    Pieces<S, S::CUT> pieces(x);
+    if (!pieces.any()) return;
+    Work<S> work(x, pieces.take(x));
+    Walk<S> walk(x, work, memory + S::RING);
     walk.fill(memory, x, work);
-
-    Form form;
-    form.maxima = reinterpret_cast<f32*>(memory + S::MAXIMA);
-    Softmax<Form> softmax;
-    softmax.clear(form);
-    Query queries[Form::ENTRIES];
+    while (true) {
+        Form form;
+        form.maxima = reinterpret_cast<f32*>(memory + S::MAXIMA);
+        Softmax<Form> softmax;
+        softmax.clear(form);
+        Query queries[Form::ENTRIES];
 #pragma unroll
-    for (int i = 0; i < Form::ENTRIES; i++) queries[i] = work.query(x, Form::row(i));
-    landed<2 * S::STAGES - 1>();
-    attend_together<S>(form, softmax, walk, work, x.rules, queries, memory);
-    softmax.close();
-    cp_async::wait_all();
-    __syncthreads();  // the ring becomes the board
-    const typename S::States board(memory + S::RING);
-    board.put(form, softmax, warp::index(), work.rows);
-    __syncthreads();
-    combine<S>(x, work, board, memory + S::RING);
+        for (int i = 0; i < Form::ENTRIES; i++) queries[i] = work.query(x, Form::row(i));
+        landed<2 * S::STAGES - 1>();
+        attend_together<S>(form, softmax, walk, work, x.rules, queries, memory);
+        softmax.close();
+        cp_async::wait_all();
+        __syncthreads();  // the ring is free, for the next piece's tiles or as the board
+        const bool more = pieces.more();
+        const Work<S> done = work;
+        if (more) {
+            work = Work<S>(x, pieces.take(x));
+            walk = Walk<S>(x, work, memory + S::RING);
+            walk.fill(memory, x, work);
+        }
+        const typename S::States board(memory + S::BOARD);
+        board.put(form, softmax, warp::index(), done.rows);
+        __syncthreads();
+        combine<S>(x, done, board, memory + S::BOARD);
+        if (!more) return;
+    }
 }
 
 }  // namespace decode

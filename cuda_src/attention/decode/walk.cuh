@@ -10,16 +10,17 @@ constexpr int AHEAD = 3;  // tiles from the look-up of a page table entry to its
 // One warp's tiles of keys and values: the order in which it walks them, and where in the ring they
 // go. A page table entry takes as long to come as a tile.
 template <class S> struct Walk {
-    using T = typename S::T;
-    const typename S::Keys& cache;
-    const Rows<T>&k, &v;
+    typename S::Keys cache;
+    Rows<typename S::KV> k, v;
     u8* ring;
     i32 first, tiles;  // of this warp
     u32 pages[AHEAD];  // table entries of the tile to fetch next, and of those after it
 
-    __device__ __forceinline__ Walk(const typename S::Keys& cache, const Rows<T>& k,
-                                    const Rows<T>& v, u8* rings, const Work<S>& work)
-        : cache(cache), k(k), v(v), ring(rings + warp::index() * S::WARP_OFFSET),
+    template <class Arguments>
+    __device__ __forceinline__ Walk(const Arguments& x, const Work<S>& work, u8* rings)
+        : cache{x.table + work.sequence * x.table_row, x.shift, work.span},
+          k(work.rows_of(x.k, x.k_batch, x.k_head)), v(work.rows_of(x.v, x.v_batch, x.v_head)),
+          ring(rings + warp::index() * S::WARP_OFFSET),
           first(work.first + warp::index() * TILE), tiles(S::tiles(work.steps)) {}
 
     __device__ __forceinline__ i32 key(i32 i) const { return first + i * S::WARPS * TILE; }
@@ -45,19 +46,20 @@ template <class S> struct Walk {
         pages[AHEAD - 1] = last;
     }
     // The first tiles, whose entries are looked up all at once. Queries go first where there is a
-    // table to wait for.
+    // table to wait for; those of 8-bit caches come otherwise.
     template <class Arguments>
     __device__ __forceinline__ void fill(u8* queries, const Arguments& x, const Work<S>& work) {
         constexpr bool PAGED = S::PAGES != Pages::none;
         u32 entries[S::STAGES + AHEAD];
 #pragma unroll
         for (int i = 0; i < S::STAGES + AHEAD; i++) entries[i] = look_up(i);
-        if (PAGED) fetch_queries<S>(queries, x, work);
+        if constexpr (PAGED && !S::SCALED) fetch_queries<S>(queries, x, work);
 #pragma unroll
         for (int i = 0; i < S::STAGES; i++) {
             pages[0] = entries[i];
             fetch_k(i, i);
-            if (!PAGED && i == 0) fetch_queries<S>(queries, x, work);
+            if constexpr (!PAGED && !S::SCALED)
+                if (i == 0) fetch_queries<S>(queries, x, work);
             cp_async::commit();
             if (i < tiles) cache.fetch(v_slot(i), v, key(i), pages[0]);
             cp_async::commit();

@@ -11,10 +11,21 @@ struct Strides {
     i64 batch, token, head;
 };
 
-template <class T> struct Arguments {
-    const T* q;
+// What 8-bit operands are multiplied by: f32 by sequence and KV head, or null for 1.
+struct Scales {
+    const f32* base;
+    i32 batch, head;  // steps, 0 where all have the same
+
+    template <class W> __device__ __forceinline__ f32 of(const W& work) const {
+        return base ? base[i64(work.sequence) * batch + work.head * head] : 1.0f;
+    }
+};
+
+// Q, KV, T: types of queries, of the cache, of the output.
+template <class Q, class KV, class T> struct Arguments {
+    const Q* q;
     Strides q_strides;
-    Rows<T> k, v;  // of KV head 0 of sequence 0
+    Rows<KV> k, v;  // of KV head 0 of sequence 0
     i64 k_batch, k_head, v_batch, v_head;
     T* out;
     Strides out_strides;
@@ -26,58 +37,83 @@ template <class T> struct Arguments {
     float4* values;      // workspaces of the parts
     float2* statistics;
     u32* arrived;
-    i32 keys, tokens, group, heads;  // heads: of queries
+    i32 sequences, keys, tokens, group, heads;  // heads: of queries
     Rules rules;
     Strides extra;
+    Scales q_scales, k_scales, v_scales;
+    f32 value_scale;
+
+    __device__ __forceinline__ i32 length(i32 sequence) const {
+        return lengths ? i32(min(lengths[sequence], u32(keys))) : keys;
+    }
+    // Keys that any of these tokens sees.
+    __device__ __forceinline__ Span seen(i32 length, i32 first, i32 last) const {
+        return {rules.seen(length - tokens + first, length).first,
+                rules.seen(length - tokens + last, length).last};
+    }
+};
+
+// Steps of a sequence's keys, STEP of them each; one where no key is seen: zeros must be written.
+template <int STEP> struct Steps {
+    i32 begin, count;
+
+    template <class A> static __device__ __forceinline__ Steps of(const A& x, i32 length) {
+        const Span span = x.seen(length, 0, x.tokens - 1);
+        const i32 begin = span.first / STEP;
+        return {begin, max(1, (span.last + STEP - 1) / STEP - begin)};
+    }
+};
+
+// A CTA's share of a unit, which is a block of query rows of a KV head of a sequence. States of the
+// unit's parts meet in the workspace.
+struct Piece {
+    i32 sequence, unit, length;
+    i32 first, steps;       // the first key, and steps from there
+    i32 part, parts;
+    i64 origin, others;     // where the state of part 0 is, and where that of part p is, less p
+    i64 counter;
 };
 
 // What a CTA works on.
-template <class S> struct Work {
-    i32 sequence, head, first_row, rows, length;  // head: of keys
-    Span span;                                    // keys that any of the rows sees
-    Span common;                                  // keys that all of them see
-    i32 first, steps;                             // of this CTA: S::STEP keys each
+template <class S> struct Work : Piece {
+    i32 head, first_row, rows;  // head: of keys
+    Span span;                  // keys that any of the rows sees
+    Span common;                // keys that all of them see
 
-    template <class T> __device__ __forceinline__ explicit Work(const Arguments<T>& x) {
+    template <class A>
+    __device__ __forceinline__ Work(const A& x, const Piece& piece) : Piece(piece) {
         const i32 all = x.tokens * x.group, blocks = (all + S::Form::ROWS - 1) / S::Form::ROWS;
-        sequence = blockIdx.z, head = blockIdx.x / blocks;
-        first_row = blockIdx.x % blocks * S::Form::ROWS;
+        head = unit / blocks;
+        first_row = unit % blocks * S::Form::ROWS;
         rows = min(S::Form::ROWS, all - first_row);
-        length = x.lengths ? i32(min(x.lengths[sequence], u32(x.keys))) : x.keys;
         const Span first = x.rules.seen(position(x, 0), length);
         const Span last = x.rules.seen(position(x, rows - 1), length);
         span = {first.first, last.last};
         common = {last.first, first.last};
-        slice();
     }
-    // This CTA's share of the keys.
-    __device__ __forceinline__ void slice() {
-        const i32 begin = span.first / S::STEP;
-        const i32 all = max(0, (span.last + S::STEP - 1) / S::STEP - begin);
-        const i32 own = blockIdx.y;
-        i32 share = all, rest = 0;
-        if (gridDim.y > 1) share = all / i32(gridDim.y), rest = all % i32(gridDim.y);
-        first = (begin + share * own + min(own, rest)) * S::STEP;
-        steps = share + (own < rest);
-    }
-    template <class T> __device__ __forceinline__ i32 token(const Arguments<T>& x, i32 row) const {
+    template <class A> __device__ __forceinline__ i32 token(const A& x, i32 row) const {
         return (first_row + row) / x.group;
     }
-    template <class T>
-    __device__ __forceinline__ i32 query_head(const Arguments<T>& x, i32 row) const {
+    template <class A>
+    __device__ __forceinline__ i32 query_head(const A& x, i32 row) const {
         return head * x.group + (first_row + row) % x.group;
     }
-    template <class T>
-    __device__ __forceinline__ i32 position(const Arguments<T>& x, i32 row) const {
+    template <class A>
+    __device__ __forceinline__ i32 position(const A& x, i32 row) const {
         return length - x.tokens + token(x, row);
     }
-    template <class T>
-    __device__ __forceinline__ Query query(const Arguments<T>& x, i32 row) const {
+    template <class A>
+    __device__ __forceinline__ Query query(const A& x, i32 row) const {
         const i32 r = min(row, rows - 1), at = position(x, r);
         return {x.rules.seen(at, length), at,
                 x.rules.slopes ? x.rules.slopes[query_head(x, r)] * LOG2_E : 0.0f,
                 sequence * x.extra.batch + token(x, r) * x.extra.token +
                     query_head(x, r) * x.extra.head};
+    }
+    template <class A>
+    __device__ __forceinline__ auto query_row(const A& x, i32 row) const {
+        return x.q + sequence * x.q_strides.batch + token(x, row) * x.q_strides.token +
+               query_head(x, row) * x.q_strides.head;
     }
     // Of KV head and sequence.
     template <class T>
@@ -87,15 +123,13 @@ template <class S> struct Work {
 };
 
 // The query rows, into shared memory; zeros where there are none.
-template <class S, class T>
-__device__ __forceinline__ void fetch_queries(u8* to, const Arguments<T>& x, const Work<S>& work) {
+template <class S, class A>
+__device__ __forceinline__ void fetch_queries(u8* to, const A& x, const Work<S>& work) {
     constexpr int PIECES = S::Keys::PIECES;
     for (int i = threadIdx.x; i < S::Form::ROWS * PIECES; i += S::WARPS * warp::SIZE) {
         const i32 row = i / PIECES, column = i % PIECES, r = min(row, work.rows - 1);
-        const T* from = x.q + work.sequence * x.q_strides.batch +
-                        work.token(x, r) * x.q_strides.token +
-                        work.query_head(x, r) * x.q_strides.head + column * 8;
-        cp_async::copy<16, false>(to + S::Queries::at(row, column), from,
+        cp_async::copy<16, false>(to + S::Queries::at(row, column),
+                                  work.query_row(x, r) + column * 8,
                                   row < work.rows ? 16 : 0);
     }
 }

@@ -22,7 +22,8 @@ _PLANS = 256  # a program that never repeats a shape must not grow without bound
 def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table: Any = None,
                      mask: str = "causal", window: int | None = None, chunk: int | None = None,
                      scale: float | None = None, softcap: float = 0.0, sinks: Any = None,
-                     alibi: Any = None, bias: Any = None, relative: Any = None, out: Any = None,
+                     alibi: Any = None, bias: Any = None, relative: Any = None,
+                     q_scale: Any = None, k_scale: Any = None, v_scale: Any = None, out: Any = None,
                      return_lse: bool = False, plan: DecodePlan | None = None) -> Any:
     """softmax(scale q k^T) v for the last tokens of each sequence, read at memory speed.
 
@@ -32,10 +33,11 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
     replayed with others. The result has the same bits every time.
 
     Args:
-        q: [sequences, heads, dim] or [sequences, tokens, heads, dim], float16 or bfloat16.
-        k, v: [sequences, rows, KV heads, dim] of q's dtype; with page_table [pages, page, KV heads,
-            dim], a page having 2^n rows. Any strides whose rows are at multiples of 16 bytes: other
-            orders are transposed views (see also `gpukit.ops.attention.paged.layer`).
+        q: [sequences, heads, dim] or [sequences, tokens, heads, dim], float16 or bfloat16, or with
+            a cache of e4m3 also uint8 (e4m3): the result is then bfloat16, or as out.
+        k, v: [sequences, rows, KV heads, dim] of q's dtype or uint8 (e4m3); with page_table [pages,
+            page, KV heads, dim], a page having 2^n rows. Any strides whose rows are at multiples of
+            16 bytes: other orders are transposed views (see `gpukit.ops.attention.paged.layer`).
         lengths: uint32 [sequences], keys that count (at most rows or entries x page); all without.
         page_table: uint32 [sequences, entries], pages in the order of their keys.
         mask: "null", "causal", "chunked_causal" (with chunk), "sliding_causal" or "sliding" (with
@@ -48,7 +50,9 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
             1, tokens, keys], keys being all that k or the page table has room for.
         relative: of q's dtype and shape but for the last axis: entry p - j is added where there is
             one. For causal and sliding_causal, neither with sinks nor with bias.
-        out: where to put the result; q's shape and dtype.
+        q_scale, k_scale, v_scale: what arrays of e4m3 are multiplied by: a number, or float32
+            [sequences or 1, KV heads or 1].
+        out: where to put the result; q's shape, and its dtype unless q is of e4m3.
         return_lse: also return the logarithm of each softmax's sum.
         plan: from `DecodePlan.of`: the memory in which splits of a sequence meet. Without one,
             calls of a stream share one per shape, and a captured call gets its own, cleared by an
@@ -63,7 +67,8 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         ArgumentError: an argument's shape, dtype, strides, value or device.
         UnsupportedError: a dtype, head dim or page size that no kernel takes.
     """
-    given = Given(q, k, v, out, lengths, page_table, sinks, alibi, bias, relative,
+    given = Given(q, k, v, out, lengths, page_table, sinks, alibi, bias, relative, q_scale,
+                  k_scale, v_scale,
                   (mask, window, chunk, scale, softcap, bool(return_lse)))
     results = decode_warm.call(given, plan) or _the_long_way(given, plan)
     return results if return_lse else results[0]
@@ -76,7 +81,8 @@ def _the_long_way(given: Given, own: DecodePlan | None) -> tuple[Any, Any]:
         given.q, given.k, given.v, out=given.out, return_lse=return_lse, lengths=given.lengths,
         page_table=given.table, mask=mask, window=window, chunk=chunk, scale=scale,
         softcap=softcap, sinks=given.sinks, alibi=given.slopes, bias=given.bias,
-        relative=given.relative)
+        relative=given.relative, q_scale=given.q_scale, k_scale=given.k_scale,
+        v_scale=given.v_scale)
     if own is not None:
         own.require(call)
     if call.out.size:
@@ -107,7 +113,7 @@ class DecodePlan:
         states = self.config.states(problem) if self.meets else 0
         self._values = device.xp.empty((states, 4), "float32")
         self._statistics = device.xp.empty((states, 2), "float32")
-        counters = problem.sequences * self.config.units(problem) * self.config.cluster
+        counters = self.config.counters(problem)
         self._arrived = device.xp.zeros(counters if self.meets else 0, "uint32")
         self._kernel = device.compile(self.config.spec, self.config.tunables(problem))
 
@@ -143,9 +149,10 @@ class DecodePlan:
         strides = (step for array in (call.q, call.k, call.v, call.out) for step in _steps(array))
         table_row = 0 if call.table is None else call.table.strides[0] // 4
         rest = (*work, *strides, table_row, *_steps(call.extra), _extent(call),
-                max(0, p.page.bit_length() - 1), p.keys, p.tokens, p.group, p.heads, mask.left,
-                mask.right, mask.chunk or FAR, call.scale * _LOG2_E,
-                call.scale / cap if cap else 0.0, cap * _LOG2_E)
+                max(0, p.page.bit_length() - 1), p.sequences, p.keys, p.tokens, p.group, p.heads,
+                mask.left, mask.right, mask.chunk or FAR, call.scale * _LOG2_E,
+                call.scale / cap if cap else 0.0, cap * _LOG2_E,
+                *(call.scales.rest if p.queries else ()))
 
         def launch(*arrays: Any) -> None:
             enqueue(*arrays, *rest)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpukit import devices
+from gpukit import devices, dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.attention_decode import DIMS
 from gpukit.ops import arrays
-from gpukit.ops.attention import decode_extra, masks
+from gpukit.ops.attention import decode_extra, decode_narrow, masks
+from gpukit.ops.attention.decode_narrow import Scales
 from gpukit.ops.attention.plan import Problem
 
 _F = "attention_decode"
@@ -29,6 +30,7 @@ class Call:
         extra: None, bias [sequences, tokens, heads, keys] or relative logits [sequences, tokens,
             heads, extent].
         single: the caller's q has no axis of tokens.
+        scales: of 8-bit operands.
     """
 
     device: Device
@@ -47,12 +49,13 @@ class Call:
     scale: float
     softcap: float
     single: bool
+    scales: Scales
 
     @property
     def arrays(self) -> tuple[Any, ...]:
         """In the order of the kernels' parameters."""
         return (self.q, self.k, self.v, self.out, self.lse, self.lengths, self.table, self.sinks,
-                self.slopes, self.extra)
+                self.slopes, self.extra, *(self.scales.arrays if self.problem.queries else ()))
 
     def results(self) -> tuple[Any, Any]:
         """out and lse of the rank that the caller has."""
@@ -63,25 +66,32 @@ class Call:
 
 def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, page_table: Any,
           mask: str, window: int | None, chunk: int | None, scale: float | None, softcap: float,
-          sinks: Any, alibi: Any, bias: Any, relative: Any) -> Call:
+          sinks: Any, alibi: Any, bias: Any, relative: Any, q_scale: Any = None,
+          k_scale: Any = None, v_scale: Any = None) -> Call:
     """The call, or an error that names the argument.
 
     Raises:
         ArgumentError, UnsupportedError: see `gpukit.attention_decode`.
     """
+    q, k, v = map(decode_narrow.bytes_of, (q, k, v))
     device, q = devices.adopt("q", q, _F)
     k, v, out, lengths, page_table, sinks, alibi = (
         _adopt(device, name, array) for name, array in
         (("k", k), ("v", v), ("out", out), ("lengths", lengths), ("page_table", page_table),
          ("sinks", sinks), ("alibi", alibi)))
     single, q = q.ndim == 3, _with_tokens("q", q)
-    dtype = _element(q)
+    narrow = k.dtype == "uint8"
+    dtype = decode_narrow.element(q, out) if narrow else _element(q)
     for name, array in (("k", k), ("v", v)):
         _check_cache(device, name, array, q)
+    if k.dtype != v.dtype:
+        raise ArgumentError(f"{_F}: v has dtype {v.dtype}, k {k.dtype}; they must be equal")
     if k.shape != v.shape:
         raise ArgumentError(f"{_F}: v has shape {v.shape}, k {k.shape}; they must be equal")
     _check_rows(device, "q", q)
     problem = _problem(device, dtype, q, k, page_table)
+    scales = decode_narrow.scales(device, problem, q, narrow, q_scale, k_scale, v_scale)
+    problem = problem._replace(queries=scales.queries)
     _check_vector("lengths", lengths, "uint32", problem.sequences)
     _check_vector("sinks", sinks, "float32", problem.heads)
     _check_vector("alibi", alibi, "float32", problem.heads)
@@ -90,13 +100,13 @@ def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, p
     problem = problem._replace(extra=extra.kind)
     scale = problem.dim**-0.5 if scale is None else arrays.check_scalar(_F, "scale", scale)
     softcap = _softcap(softcap)
-    out = _output(device, out, q)
+    out = _output(device, out, q, dtype)
     for name, array in (("q", q), ("k", k), ("v", v)):
         arrays.check_no_overlap(_F, name, out, array, device, same_ok=name == "q")
     shape = problem.sequences, problem.heads, problem.tokens
     lse = device.empty(shape, "float32") if return_lse else None
     return Call(device, problem, q, k, v, out, lse, lengths, page_table, sinks, alibi,
-                extra.array, chosen, scale, softcap, single)
+                extra.array, chosen, scale * scales.scores, softcap, single, scales)
 
 
 def _adopt(device: Device, name: str, array: Any) -> Any:
@@ -128,9 +138,9 @@ def _check_cache(device: Device, name: str, array: Any, q: Any) -> None:
     if array.ndim != 4 or array.shape[3] != q.shape[3]:
         raise ArgumentError(f"{_F}: {name} has shape {array.shape}; accepted: [sequences or pages, "
                             f"rows, KV heads, {q.shape[3]}]")
-    if array.dtype != q.dtype:
+    if array.dtype not in (q.dtype, "uint8"):
         raise ArgumentError(f"{_F}: {name} has dtype {array.dtype}, q {q.dtype}; they must be "
-                            "equal")
+                            "equal, or that of k and v uint8 (e4m3)")
     _check_rows(device, name, array)
 
 
@@ -189,13 +199,14 @@ def _check_vector(name: str, array: Any, dtype: str, size: int) -> None:
                             f"strides {array.strides}; accepted: ({size},) of {dtype} without gaps")
 
 
-def _output(device: Device, out: Any, q: Any) -> Any:
+def _output(device: Device, out: Any, q: Any, dtype: str) -> Any:
+    wanted = dtypes.parse(dtype).numpy
     if out is None:
-        return device.empty(q.shape, q.dtype)
+        return device.empty(q.shape, wanted)
     out = _with_tokens("out", out)
-    if out.shape != q.shape or out.dtype != q.dtype:
+    if out.shape != q.shape or out.dtype != wanted:
         raise ArgumentError(f"{_F}: out has shape {out.shape} and dtype {out.dtype}; accepted: "
-                            f"{q.shape} of {q.dtype}")
+                            f"{q.shape} of {wanted}")
     _check_rows(device, "out", out)
     arrays.check_writable(_F, "out", out)
     return out

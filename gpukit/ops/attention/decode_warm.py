@@ -32,6 +32,9 @@ class Given(NamedTuple):
     slopes: Any
     bias: Any
     relative: Any
+    q_scale: Any
+    k_scale: Any
+    v_scale: Any
     words: tuple[Any, ...]  # the last one: whether the LSE is wanted
 
 
@@ -46,6 +49,7 @@ class _Entry(NamedTuple):
     nbytes: int
     lse_shape: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
+    scaled: bool  # whether it takes scales
 
 
 Entries = dict[tuple[Any, ...], _Entry]
@@ -71,7 +75,7 @@ def call(given: Given, plan: Any) -> Any:
     entry = _find(given, plan)
     if entry is None:
         return None
-    q, k, v, out, lengths, table, sinks, slopes, bias, relative, words = given
+    q, k, v, out, lengths, table, sinks, slopes, bias, relative, *scales, words = given
     extra = relative if bias is None else bias
     at_q, at_k, at_v = q.data.ptr, k.data.ptr, v.data.ptr
     if out is None:
@@ -82,8 +86,14 @@ def call(given: Given, plan: Any) -> Any:
     entry.launch(at_q, at_k, at_v, out.data.ptr, 0 if lse is None else lse.data.ptr,
                  0 if lengths is None else lengths.data.ptr, 0 if table is None else table.data.ptr,
                  0 if sinks is None else sinks.data.ptr, 0 if slopes is None else slopes.data.ptr,
-                 0 if extra is None else extra.data.ptr)
+                 0 if extra is None else extra.data.ptr,
+                 *(map(_pointer, scales) if entry.scaled else ()))
     return out, lse
+
+
+def _pointer(scale: Any) -> int:
+    """Of an array; numbers are in the launch."""
+    return int(scale.data.ptr) if type(scale) is _state.ndarray else 0
 
 
 def keep(given: Given, checked: Call, plan: Any, launch: Callable[..., None],
@@ -110,7 +120,8 @@ def keep(given: Given, checked: Call, plan: Any, launch: Callable[..., None],
     entries[key] = _Entry(launch, plan, out.shape, out.dtype, out.nbytes,
                           () if lse is None else lse.shape,
                           tuple(_span(x, checked.device)
-                                for x in (checked.q, checked.k, checked.v, checked.out)))
+                                for x in (checked.q, checked.k, checked.v, checked.out)),
+                          bool(checked.problem.queries))
 
 
 def _learn_cupy() -> None:
@@ -144,7 +155,7 @@ def _find(given: Given, plan: Any) -> _Entry | None:
 
 
 def _key(given: Given) -> tuple[Any, ...] | None:
-    """None if an array is no CuPy array."""
+    """None if something is neither a CuPy array nor a number."""
     ndarray = _state.ndarray
     key: list[Any] = [given[-1]]
     for x in given[:-1]:
@@ -153,6 +164,8 @@ def _key(given: Given) -> tuple[Any, ...] | None:
         elif type(x) is ndarray:
             place = x.data
             key.append((x.shape, x.strides, x.dtype, place.ptr & 15, place.device_id))
+        elif type(x) is float:
+            key.append(x)
         else:
             return None
     return tuple(key)

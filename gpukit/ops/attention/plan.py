@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gpukit.kernels.attention_decode import (
     D6,
     D7,
+    D8,
     FORMS,
     STAGES,
     STEP,
@@ -22,6 +23,7 @@ _CTA_RESERVED = 1 << 10  # bytes the driver keeps of them for every CTA
 KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys there; by wgmma
 _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which registers spill
 _FILLED = 0.75  # of the SMs: then the others are not missed
+_LONG = 16  # steps of an SM from which an even cut pays
 _CLUSTER = 8  # the largest that every GPU takes
 
 
@@ -34,6 +36,7 @@ class Problem(NamedTuple):
         sms: of the GPU.
         wgmma: whether the GPU has it.
         extra: "bias" or "relative" logits, or "none".
+        queries: their type if the cache is of e4m3; otherwise empty, and it is dtype.
     """
 
     dtype: str
@@ -47,6 +50,7 @@ class Problem(NamedTuple):
     sms: int
     wgmma: bool = True
     extra: str = "none"
+    queries: str = ""
 
     @property
     def group(self) -> int:
@@ -69,10 +73,11 @@ class Config:
     """A way to cut a decode call up.
 
     Attributes:
-        form: of `attention.decode.d6`, or "warpgroup_8" to "warpgroup_64" for `attention.decode.d7`
-            with that many query rows.
+        form: of `attention.decode.d6`; or "warpgroup_8" to "warpgroup_64", `attention.decode.d7`
+            with that many query rows; or "narrow_8" or "narrow_16", `attention.decode.d8`.
         warps, stages, cluster, blocks: their tunables; d7 has 4 warps.
-        parts: clusters that a KV head's keys are split over.
+        parts: clusters that a KV head's keys are split over; of an even cut, CTAs in all.
+        cut: "grid", every KV head's keys in as many parts, or "even", as many keys for every CTA.
     """
 
     form: str
@@ -81,24 +86,27 @@ class Config:
     cluster: int
     blocks: int
     parts: int
+    cut: str = "grid"
 
     @property
     def spec(self) -> KernelSpec:
         """The kernel."""
-        return D6 if self.form in FORMS else D7
+        return D6 if self.form in FORMS else D8 if self.form.startswith("narrow") else D7
 
     @property
     def rows(self) -> int:
         """Query rows of a CTA."""
-        return {**FORMS, **{f"warpgroup_{n}": n for n in WARPGROUP_ROWS}}[self.form]
+        return 16 if self.form == "plain" else int(self.form.rpartition("_")[2])
 
     def tunables(self, p: Problem) -> dict[str, Value]:
         """Of the kernel."""
         own: dict[str, Value] = {"form": self.form, "warps": self.warps}
         if self.spec is D7:
             own = {"rows": self.rows}
+        if self.spec is D8:
+            own = {"rows": self.rows, "warps": self.warps, "queries": p.queries}
         return {"dtype": p.dtype, "dim": p.dim, "stages": self.stages, "cluster": self.cluster,
-                "pages": p.pages, "extra": p.extra, "blocks": self.blocks, **own}
+                "pages": p.pages, "extra": p.extra, "cut": self.cut, "blocks": self.blocks, **own}
 
     def units(self, p: Problem) -> int:
         """KV heads times blocks of query rows of one sequence."""
@@ -106,11 +114,18 @@ class Config:
 
     def grid(self, p: Problem) -> tuple[int, int, int]:
         """Of CTAs."""
+        if self.cut == "even":
+            return self.parts, 1, 1
         return self.units(p), self.parts * self.cluster, p.sequences
 
     def states(self, p: Problem) -> int:
         """Items of four dims in the workspace."""
-        return p.sequences * self.units(p) * self.parts * self.rows * p.dim // 4
+        parts = 2 * self.parts if self.cut == "even" else p.sequences * self.units(p) * self.parts
+        return parts * self.rows * p.dim // 4
+
+    def counters(self, p: Problem) -> int:
+        """Of parts that have arrived."""
+        return self.parts if self.cut == "even" else p.sequences * self.units(p) * self.cluster
 
 
 def choose(p: Problem, kind: str | None = None) -> Config:
@@ -124,7 +139,7 @@ def choose(p: Problem, kind: str | None = None) -> Config:
     Args:
         kind: one of `KINDS`; the GPU's best by default.
     """
-    form = _form(p, kind or ("warpgroup" if p.wgmma and p.dim in WARPGROUP_DIMS else "transposed"))
+    form = _form(p, kind or _kind(p))
     shape = Config(form, 4, 1, 1, 1, 1)
     units = max(1, p.sequences * shape.units(p))
     step = STEP if shape.spec is D7 else TILE * shape.warps
@@ -132,9 +147,19 @@ def choose(p: Problem, kind: str | None = None) -> Config:
     cluster, parts = 1, max(1, min(useful, _splits(units, p.sms)))
     if units * _CLUSTER <= p.sms and useful <= 2 * _CLUSTER:
         cluster, parts = _power_of_two(min(useful, _CLUSTER)), 1
+    elif units * -(-p.keys // step) >= _LONG * p.sms and p.keys < 1 << 24:
+        even = replace(shape, cut="even")
+        resident = min(3 if p.queries else 2, _resident(even, p))
+        return replace(even, parts=resident * p.sms, stages=_stages(even, p, 3, resident))
     steps = -(-p.keys // (cluster * parts * step))
     resident = min(2, -(-units * cluster * parts // p.sms))
     return replace(shape, cluster=cluster, parts=parts, stages=_stages(shape, p, steps, resident))
+
+
+def _kind(p: Problem) -> str:
+    if p.queries:
+        return "narrow"
+    return "warpgroup" if p.wgmma and p.dim in WARPGROUP_DIMS else "transposed"
 
 
 def _splits(units: int, sms: int) -> int:
