@@ -44,7 +44,7 @@ def plot(rows: Iterable[Row], path: Path, *, x: str | None = None, y: str | None
         raise ArgumentError("nothing to plot: no row has a time (emulated devices have no clock)")
     x = _choose_x(timed, x)
     y = _choose_y(timed, y)
-    figure = _figure()
+    figure = new_figure("gpukit plot")
     axes = figure.add_subplot()
     lines = series(timed, x, y)
     for index, (label, points) in enumerate(lines.items()):
@@ -131,12 +131,17 @@ def _natural_y(rows: Sequence[Row]) -> str:
     return "gbs" if gbs else "time_us"
 
 
-def _figure() -> Any:
+def new_figure(purpose: str, width: float = 9, height: float = 5) -> Any:
+    """Return an empty Matplotlib figure of so many inches.
+
+    Raises:
+        MissingDependencyError: Matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure  # no pyplot: no display, no global state
     except ImportError:
-        raise missing("Matplotlib", "plot", "gpukit plot") from None
-    return Figure(figsize=(9, 5), layout="constrained")
+        raise missing("Matplotlib", "plot", purpose) from None
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _decorate(axes: Any, rows: Sequence[Row], x: str, ylabel: str) -> None:

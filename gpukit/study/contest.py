@@ -12,7 +12,7 @@ from gpukit.bench.families import buffers
 from gpukit.bench.families.elementwise import FAMILY
 from gpukit.bench.model import Case, CheckResult, Row, Target
 from gpukit.bench.session import DeviceInfo, host_side
-from gpukit.errors import UnsupportedError
+from gpukit.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from gpukit.bench.families.elementwise_case import PreparedElementwise
@@ -73,7 +73,7 @@ def _right(rows: Sequence[Row], prepared: PreparedElementwise, target: Target) -
     for row in rows:
         try:
             work, launch = prepared.variant(row.case_key, row.params)
-        except UnsupportedError as reason:
+        except (UnsupportedError, ArgumentError) as reason:  # not a launch for this problem
             _mark([row], "unsupported", one_line(reason))
             continue
         row.launch, result = dict(launch), judge(work)

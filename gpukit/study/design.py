@@ -27,6 +27,8 @@ BLOCK, WAVES = 256, 32
 SMS_TRAFFIC, ONE_SM_TRAFFIC = 192 * MIB, 12 * MIB
 #: From this many times the L2 on, hot and cold are asked about by the first question only.
 _HOT_UP_TO = 8
+#: Elements of the problem that others published all functions for: 1024 x 3072.
+FUNCTIONS_ELEMENTS = 1024 * 3072
 _EVEN = 64  # elements: no size has a tail
 
 Params = dict[str, int | str | bool]
@@ -85,7 +87,7 @@ def cases(properties: Properties, extent: Extent) -> list[Case]:
     """The whole design for a GPU, each case once."""
     questions = (_l2(properties, extent), _grids(properties, extent), _widths(properties, extent),
                  _indices(properties, extent), _sms(properties, extent),
-                 _defaults(extent))
+                 _defaults(extent), _functions(extent))
     return list({case.key: case for question in questions for case in question}.values())
 
 
@@ -177,6 +179,21 @@ def _grids(properties: Properties, extent: Extent) -> Iterator[Case]:
         for (rule, cap), state in product(rules(properties, n, vec, unroll, block, extent.waves),
                                           _states(properties, traffic)):
             yield _case(op, dtype, traffic, state, setting(vec, unroll, block, rule, cap))
+    yield from _idle(properties, extent)
+
+
+def idle_grid(properties: Properties) -> int:
+    """The grid of `WAVES` waves, whatever the problem's size: the published capped grid."""
+    return WAVES * wave(properties, BLOCK)
+
+
+def _idle(properties: Properties, extent: Extent) -> Iterator[Case]:
+    """Small problems with as many CTAs as large ones: most have nothing to do."""
+    for traffic in extent.traffic:
+        if idle_grid(properties) > -(-elements("copy", "f32", traffic) // (4 * BLOCK)):
+            for state in _states(properties, traffic):
+                yield _case("copy", "f32", traffic, state,
+                            setting(4, grid=idle_grid(properties)))
 
 
 def _widths(properties: Properties, extent: Extent) -> Iterator[Case]:
@@ -187,9 +204,15 @@ def _widths(properties: Properties, extent: Extent) -> Iterator[Case]:
     problems += [(op, dtype, traffic) for op in ("add_const", "exp")
                  for dtype in ("f32", "f16", "bf16") for traffic in extent.few]
     for op, dtype, traffic in problems:
-        ways = [setting(vec) for vec in widths(dtype, most)] + [setting(1, unroll=4)]
+        vecs = [vec for vec in widths(dtype, most) if _countable(elements(op, dtype, traffic), vec)]
+        ways = [setting(vec) for vec in vecs] + [setting(1, unroll=4)] * (1 in vecs)
         for params, state in product(ways, _states(properties, traffic)):
             yield _case(op, dtype, traffic, state, params)
+
+
+def _countable(n: int, vec: int) -> bool:
+    """Whether 32 bits count the vectors of one pass, the step behind the last included."""
+    return 2 * (n // vec) + 2**16 < 2**32
 
 
 def _indices(properties: Properties, extent: Extent) -> Iterator[Case]:
@@ -223,3 +246,12 @@ def _defaults(extent: Extent) -> Iterator[Case]:
                 for block, unroll in product(extent.blocks, extent.unrolls)]
         for params in ({}, *ways):
             yield _case(op, dtype, traffic, COLD, params)
+
+
+def _functions(extent: Extent) -> Iterator[Case]:
+    """The problem that others published functions for."""
+    for op, dtype in product((o for o in ("copy", "exp", "erf") if o in extent.ops),
+                             ("f32", "bf16")):
+        traffic = traffic_of(op, dtype, FUNCTIONS_ELEMENTS)
+        for params, state in product(({}, setting(wide(dtype))), (COLD, HOT)):
+            yield _case(op, dtype, traffic, state, params)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import suppress
 from multiprocessing import get_context
+from typing import TYPE_CHECKING
 
 from gpukit import dtypes, kernels
 from gpukit.bench import interrupts
@@ -20,6 +21,9 @@ from gpukit.devices.protocol import Properties
 from gpukit.errors import GpukitError
 from gpukit.kernels.spec import Value
 from gpukit.ops.launch import Launch, decide
+
+if TYPE_CHECKING:
+    from gpukit.devices.cuda import CudaDevice
 
 Variant = tuple[str, tuple[tuple[str, Value], ...]]
 
@@ -39,16 +43,16 @@ def variants(cases: Iterable[Case], properties: Properties) -> list[Variant]:
     return list(found)
 
 
-def prebuild(wanted: Sequence[Variant], device_index: int) -> None:
+def prebuild(wanted: Sequence[Variant], device: CudaDevice) -> None:
     """Compile for a GPU. What fails is left to whoever needs it, and to tell."""
     workers = min(_MOST_PROCESSES, os.cpu_count() or 1, len(wanted) // 2)
     if len(wanted) < _FEWEST or workers < 2 or os.environ.get("CUPY_CACHE_IN_MEMORY"):
         return
     shares = [wanted[start::workers] for start in range(workers)]
-    with interrupts.blocked(), suppress(OSError):
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), interrupts.ignore)
-        with pool:
-            list(pool.map(_build, [device_index] * workers, shares))
+    with ProcessPoolExecutor(workers, get_context("spawn"), interrupts.ignore) as pool:
+        with interrupts.blocked():  # while processes start
+            done = [pool.submit(_build, device.index, share) for share in shares]
+        wait(done)
 
 
 def _build(device_index: int, share: Sequence[Variant]) -> None:

@@ -63,7 +63,7 @@ def run_study(cases: Sequence[Case], target: Target, store: Store, observer: Obs
     waiting = [case for group in todo for case in group]
     observer.planned(len(waiting), kept, seconds if target.timed else None, info)
     if target.timed:
-        prebuild(variants(waiting, target.device.properties), target.device.index)
+        prebuild(variants(waiting, target.device.properties), target.device)
     store.begin(info, command, again)
     ceilings: dict[str, Any] = {}
     complete = False
