@@ -32,6 +32,8 @@ def contenders() -> dict[str, Call]:
     x, y = cupy.ones(1024, "f4"), cupy.ones(1024, "f4")
     a, w, c = cupy.ones((16, 256), "f2"), cupy.ones((256, 256), "f2"), cupy.ones((16, 256), "f2")
     bias = cupy.ones(256, "f2")
+    q, o = cupy.ones((1, 128, 8, 64), "f2"), cupy.ones((1, 128, 8, 64), "f2")
+    k, v = q.copy(), q.copy()
     source = 'extern "C" __global__ void bare(const float*, float*, long long, float) {}'
     bare = cupy.RawKernel(source, "bare")
     one = np.float32(1)
@@ -47,6 +49,9 @@ def contenders() -> dict[str, Call]:
         "gpukit.matmul(..., bias, silu)": lambda: gpukit.matmul(a, w, out=c, bias=bias,
                                                                 activation="silu"),
         "gpukit.matmul(a[:, 1:], w[1:])": lambda: gpukit.matmul(a[:, 1:], w[1:], out=c),
+        "gpukit.attention(q, k, v)": lambda: gpukit.attention(q, k, v),
+        "gpukit.attention(..., causal, out=o)": lambda: gpukit.attention(q, k, v, mask="causal",
+                                                                         out=o),
         "cupy.matmul(a, w, out=c)": lambda: cupy.matmul(a, w, out=c),
         "cupy.exp(x, y)": lambda: cupy.exp(x, y),
         "cupy.exp(x)": lambda: cupy.exp(x),
