@@ -62,7 +62,8 @@ def test_other_memory_is_the_same_call(launched: list[tuple[int, ...]]) -> None:
     {"q": Stand(SHAPE, at=Q + 8)}, {"q": Stand((1, 9, 2, 64), at=Q)}, {"k": Stand(SHAPE, "f4", K)},
     {"sinks": Stand((2,), "f4")}, {"q": np.zeros(SHAPE, "f2")},
     {"words": ("dense", "causal", True)}, {"words": ("dense", [], True)},
-    {"out": Stand(SHAPE, at=Q)}, {"out": Stand(SHAPE, at=V + BYTES - 16)}], ids=lambda change: next(iter(change)))
+    {"out": Stand(SHAPE, at=Q)}, {"out": Stand(SHAPE, at=V + BYTES - 16)},
+], ids=lambda change: next(iter(change)))
 def test_whatever_differs_goes_the_long_way(change: dict[str, Any],
                                             launched: list[tuple[int, ...]]) -> None:
     assert forward_warm.call(given(**change)) is None
