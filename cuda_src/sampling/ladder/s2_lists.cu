@@ -4,12 +4,13 @@
 // memory (top_list.cuh). s2: one CTA per row merges the lists in the same way; the nucleus and the draw
 // need nothing but these k tokens, sorted by key for the one, by token for the other.
 //
-// Over rung 1: the row is read once, nothing is sorted that is not kept, and a single row occupies as many
-// SMs as it has parts. This is the usual GPU top-k; one list too many is kept so that ties with the k-th
-// are noticed: then all tokens that equal it stay, and the row is read again to draw.
+// Over rung 1: the row is read once, nothing is sorted that is not kept, and a single row occupies as
+// many SMs as it has parts. This is the usual GPU top-k; one pair too many is kept so that ties with the
+// k-th are noticed: then all tokens that equal it stay, and the row is read again to draw.
 //
-// Limits: k from 1 to SIZE / 2 - 1. Without a k there is no list. Top-p of what top-k kept alone (a joint
-// one needs the mass of the whole row). A second launch; a workspace of parts * (k + 1) pairs per row.
+// Limits: k from 1 to SIZE / 2 - 1, and without a k there is no list. Top-p counts of what top-k kept (a
+// joint one needs the mass of the whole row). A second launch; a workspace of parts * (k + 1) pairs per
+// row.
 #include "sampling/ladder/row.cuh"
 #include "sampling/ladder/top_list.cuh"
 
@@ -30,7 +31,7 @@ __device__ __forceinline__ u64 mass_of_pair(u64 pair, const Weigh& weigh) {
     return mass_of(weigh(key::value(u32(pair >> 32))));
 }
 
-// The nucleus of n tokens, best first, all that equal the last included; `kept` is the mass of all these.
+// The lowest key of the nucleus of n tokens, best first; `kept` is the mass of all that top-k keeps.
 template <class T, int THREADS>
 __device__ __forceinline__ u32 nucleus(Row<T, THREADS>& row, const u64* pairs, u32 n, u64 kept,
                                        const Weigh& weigh) {

@@ -5,8 +5,8 @@
 // grows: bisection. Each reading of the row measures PIVOTS keys at once, which cuts the bracket into
 // PIVOTS + 1 parts; a search for a count ends early where exactly k tokens are left.
 //
-// Over rung 2: any k, and top-p alone; nothing is stored. Price: up to 32 / log2(PIVOTS + 1) readings per
-// threshold, each with an exponential per token for masses. From L2 where few rows are in flight.
+// Over rung 2: any k, and top-p alone; nothing is stored. Price: up to 32 / log2(PIVOTS + 1) readings
+// per threshold, each with an exponential per token for masses. From L2 where few rows are in flight.
 //
 // Limits: one CTA per row, so that few rows leave most of the GPU idle.
 #include "sampling/ladder/row.cuh"

@@ -1,13 +1,13 @@
 // Rung 4, rejection with two pivots: a token is drawn first and asked afterwards whether it is kept.
 //
 // A token drawn from all above `low` is kept if fewer than k tokens and less than the nucleus' mass lie
-// strictly above it: one reading to draw, one to measure. Rejected, nothing at or below it can be kept, so
-// `low` rises to it; and a second pivot, halfway between the token and the lowest key known to be
-// kept, is measured by the same reading. Mostly the first or second token is kept.
+// strictly above it: one reading to draw, one to measure. Rejected, nothing at or below it can be kept,
+// so `low` rises to it; and a second pivot, halfway between the token and the lowest key known to be
+// kept, is measured by the same reading. Where the nucleus has most of the mass the first token is kept.
 //
 // Over rung 3: no search, and a distribution that is no wider than its nucleus ends after two readings.
-// Dual-pivot rejection is how FlashInfer samples. Every round has a Philox number of its own, so the draw
-// is reproducible, but it is not the other rungs' token, which is the draw of one number.
+// Dual-pivot rejection is how FlashInfer samples. Every round has a Philox number of its own, so the
+// draw is reproducible, but it is not the other rungs' token, which is the draw of one number.
 //
 // Limits: what top-k keeps has no known mass, so that top-p counts of the whole row (joint). There is
 // no threshold to give. One CTA per row.

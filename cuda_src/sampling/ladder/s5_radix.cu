@@ -8,8 +8,8 @@
 // itself, so top-p may count of what top-k kept, and the number of readings hardly depends on the data.
 // Price: an atomic in shared memory per token in range, many of them to the same few bins at first.
 //
-// The next steps are no rungs of this ladder: `resident` keeps the row in the shared memory of a cluster,
-// so that readings after the first cost no global memory (sample.cu); `sample` learns from the maxima of
+// The next steps are samplers for use: `resident` keeps the row in the shared memory of a cluster, so
+// that readings after the first cost no global memory (sample.cu); `sample` learns from the maxima of
 // groups which few tokens need a second look (stream.cu).
 //
 // Limits: one CTA per row.

@@ -1,8 +1,8 @@
 // The largest of many (key, token) pairs, by a CTA: a list in shared memory and a bar that rises.
 //
 // Tiles of pairs are offered; those below the bar cannot be among the largest and are passed over. When
-// the list might overflow it is sorted and cut, and its last pair is the new bar. Of n random pairs about
-// keep * ln(n / keep) are ever listed, so sorts are few.
+// the list might overflow it is sorted and cut, and its last pair is the new bar. Of n random pairs
+// about keep * ln(n / keep) are ever listed, so sorts are few.
 #pragma once
 
 #include "common/warp.cuh"
@@ -10,6 +10,7 @@
 
 template <int THREADS, int SIZE> struct TopList {
     static constexpr int EACH = SIZE / 2 / THREADS, TILE = EACH * THREADS;  // offered at once
+    static_assert(EACH > 0, "half the list holds a tile");
 
     u64 pair[SIZE];
     u64 bar;  // pairs below it are not wanted

@@ -124,8 +124,9 @@ def _ask(rung: str, logits: Any, temperature: float, top_k: int, top_p: float, j
     numbers = [rows.per_row(rung, name, value, dtype, given)[1] for name, value, dtype in (
         ("temperature", temperature, "float32"), ("top_k", top_k, "int32"),
         ("top_p", top_p, "float32"), ("seed", seed, "uint64"), ("position", position, "int64"))]
-    greedy = not numbers[0] > _GREEDY
-    k = 1 if greedy else numbers[1] if 0 < numbers[1] < given.width else 0
+    k = 1 if not numbers[0] > _GREEDY else max(0, min(numbers[1], given.width))
+    if k == given.width and rung != "s2":  # which needs a k
+        k = 0
     asked = _Asked(rung, given, numbers[0], k, numbers[2], joint, numbers[3], numbers[4],
                    dict(tunables or {}))
     _check(asked)
@@ -140,7 +141,7 @@ def _check(asked: _Asked) -> None:
         raise UnsupportedError("s2: it has no joint top-p; it never sees the whole row's mass")
     if rung == "s2":
         most = int(asked.tunables.get("size", kernels.get("sampling.s2").defaults["size"])) // 2 - 1
-        if not 0 < asked.top_k <= most and asked.rows.width > 1:
+        if not 0 < asked.top_k <= most:
             raise UnsupportedError(f"s2: top_k={asked.top_k}; accepted: 1 to {most}")
 
 
