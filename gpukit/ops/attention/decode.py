@@ -11,7 +11,6 @@ from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
 from gpukit.ops.attention import decode_arguments, decode_warm
 from gpukit.ops.attention.decode_arguments import Call
-from gpukit.ops.attention.decode_warm import Given
 from gpukit.ops.attention.masks import FAR
 from gpukit.ops.attention.plan import Config, Problem, choose
 
@@ -67,22 +66,17 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         ArgumentError: an argument's shape, dtype, strides, value or device.
         UnsupportedError: a dtype, head dim or page size that no kernel takes.
     """
-    given = Given(q, k, v, out, lengths, page_table, sinks, alibi, bias, relative, q_scale,
-                  k_scale, v_scale,
-                  (mask, window, chunk, scale, softcap, bool(return_lse)))
-    results = decode_warm.call(given, plan) or _the_long_way(given, plan)
+    given = (q, k, v, out, lengths, page_table, sinks, alibi, bias, relative, q_scale, k_scale,
+             v_scale)
+    words = mask, window, chunk, scale, softcap, bool(return_lse)
+    results = decode_warm.call(given, words, plan) or _the_long_way(given, words, plan)
     return results if return_lse else results[0]
 
 
-def _the_long_way(given: Given, own: DecodePlan | None) -> tuple[Any, Any]:
+def _the_long_way(given: decode_warm.Given, words: decode_warm.Words,
+                  own: DecodePlan | None) -> tuple[Any, Any]:
     """Check, choose and launch; the same call is quicker the next time."""
-    mask, window, chunk, scale, softcap, return_lse = given.words
-    call = decode_arguments.check(
-        given.q, given.k, given.v, out=given.out, return_lse=return_lse, lengths=given.lengths,
-        page_table=given.table, mask=mask, window=window, chunk=chunk, scale=scale,
-        softcap=softcap, sinks=given.sinks, alibi=given.slopes, bias=given.bias,
-        relative=given.relative, q_scale=given.q_scale, k_scale=given.k_scale,
-        v_scale=given.v_scale)
+    call = decode_arguments.check(*given, *words)
     if own is not None:
         own.require(call)
     if call.out.size:
@@ -90,7 +84,7 @@ def _the_long_way(given: Given, own: DecodePlan | None) -> tuple[Any, Any]:
         launch = plan.bind(call)
         launch(*map(call.device.pointer, call.arrays))
         if not call.device.emulated:
-            decode_warm.keep(given, call, plan, launch, own is not None)
+            decode_warm.keep(given, words, call, plan, launch, own is not None)
     return call.results()
 
 
@@ -119,12 +113,10 @@ class DecodePlan:
 
     @classmethod
     def of(cls, q: Any, k: Any, v: Any, *, page_table: Any = None, bias: Any = None,
-           relative: Any = None, config: Config | None = None) -> DecodePlan:
-        """The plan of calls with such arrays; see `attention_decode`."""
-        call = decode_arguments.check(
-            q, k, v, out=None, return_lse=False, lengths=None, page_table=page_table,
-            mask="causal", window=None, chunk=None, scale=None, softcap=0.0, sinks=None, alibi=None,
-            bias=bias, relative=relative)
+           relative: Any = None, out: Any = None, config: Config | None = None) -> DecodePlan:
+        """The plan of calls with such arrays (out: if q is of e4m3); see `attention_decode`."""
+        call = decode_arguments.check(q, k, v, out, page_table=page_table, bias=bias,
+                                      relative=relative)
         return cls(call.device, call.problem, config)
 
     def require(self, call: Call) -> None:

@@ -64,10 +64,11 @@ class Call:
         return self.out[:, 0], None if self.lse is None else self.lse[:, :, 0]
 
 
-def check(q: Any, k: Any, v: Any, *, out: Any, return_lse: bool, lengths: Any, page_table: Any,
-          mask: str, window: int | None, chunk: int | None, scale: float | None, softcap: float,
-          sinks: Any, alibi: Any, bias: Any, relative: Any, q_scale: Any = None,
-          k_scale: Any = None, v_scale: Any = None) -> Call:
+def check(q: Any, k: Any, v: Any, out: Any = None, lengths: Any = None, page_table: Any = None,
+          sinks: Any = None, alibi: Any = None, bias: Any = None, relative: Any = None,
+          q_scale: Any = None, k_scale: Any = None, v_scale: Any = None, mask: str = "causal",
+          window: int | None = None, chunk: int | None = None, scale: float | None = None,
+          softcap: float = 0.0, return_lse: bool = False) -> Call:
     """The call, or an error that names the argument.
 
     Raises:
