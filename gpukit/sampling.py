@@ -8,6 +8,7 @@ from gpukit.ops.sampling import (
     apply_penalties,
     argmax,
     beam_step,
+    explain,
     gumbel_argmax,
     sample,
     scatter,
@@ -18,6 +19,6 @@ from gpukit.ops.sampling import (
     verify_drafts,
 )
 
-__all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "beam_step",
+__all__ = ["Penalties", "apply_bitmask", "apply_penalties", "argmax", "beam_step", "explain",
            "gumbel_argmax", "sample", "scatter", "softmax", "top_k", "uniform", "update_counts",
            "verify_drafts"]
