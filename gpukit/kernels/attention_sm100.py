@@ -11,6 +11,7 @@ from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 ROWS = 128  # queries of a tile: the lanes of Tensor Memory
 TILES = 2  # of a CTA of k4
 THREADS = 512
+K3_THREADS = 128
 PIECE_ROWS, PIECE_COLUMNS = 32, 32  # of output on its way out
 MAX_D, MAX_DV = 192, 128  # what Tensor Memory has room for
 
@@ -51,6 +52,25 @@ def shared_bytes(tunables: Tunables) -> int:
     return queries + stages * stage_bytes(tunables) + pieces + statistics + 32 + barriers + 4
 
 
+def _k3_shared(tunables: Tunables) -> int:
+    """Queries, a block of keys, one of values, five barriers, the address of TMEM."""
+    d, dv, n = _numbers(tunables, "d", "dv", "n")
+    return -(-d // 64) * (ROWS + n) * ROW + -(-dv // 64) * n * ROW + 8 * 5 + 4
+
+
+K3 = KernelSpec(
+    name="attention.sm100.k3", source="attention/sm100/k3_tensor_memory.cu",
+    entry="k3_tensor_memory<{dtype}, {d}, {dv}, {n}, attention::Mask::{mask}>",
+    summary="tcgen05: scores and sums in Tensor Memory, a row a thread, one step after the other",
+    archs=("sm_100a",), tunables=(_TUNABLES["dtype"], _D, _DV, _N, _TUNABLES["mask"]),
+    params=(*_like_k5("q", "keys"), Param("share", "i32", "heads of q per head of k"),
+            *_like_k5("scale", "chunk")),
+    shared_bytes=_k3_shared,
+    variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
+              {"d": 192, "mask": "window"}),
+    requires=("rows of q, k, v and out start at multiples of 16 bytes",),
+)
+
 K4 = KernelSpec(
     name="attention.sm100.k4", source="attention/sm100/k4_roles.cu",
     entry="k4_roles<{dtype}, {d}, {dv}, {n}, {stages}, attention::Mask::{mask}, "
@@ -71,4 +91,4 @@ K4 = KernelSpec(
               "heads that share a tile divide 32; one per tile where lengths vary"),
 )
 
-SPECS = (K4,)
+SPECS = (K3, K4)

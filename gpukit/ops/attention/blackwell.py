@@ -1,4 +1,4 @@
-"""Launching the Blackwell forward kernel: tile, tensor maps and grid of a problem."""
+"""Launching the Blackwell forward kernels: tile, tensor maps and grid of a problem."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gpukit.ops.attention import forward, pieces, tiles
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.tiles import Tile
 
+_N = 128  # keys per step
 _SHARED = 227 << 10  # bytes, of a CTA
 
 
@@ -31,7 +32,7 @@ class Config:
         poly: of 8 pairs of exponentials, those by polynomial.
     """
 
-    n: int = 128
+    n: int = _N
     stages: int = 4
     group: int = 1
     section: int = 1
@@ -63,8 +64,32 @@ def configure(problem: Problem) -> Config:
 def _stages(problem: Problem) -> int:
     spec = kernels.get("attention.sm100.k4")
     choices = next(t.choices for t in spec.tunables if t.name == "stages")
-    base = {"d": problem.d, "dv": problem.dv, "n": 128}
+    base = {"d": problem.d, "dv": problem.dv, "n": _N}
     return max(int(s) for s in choices if specs.shared_bytes({**base, "stages": s}) <= _SHARED)
+
+
+def launch_k3(problem: Problem) -> None:
+    """Enqueue the ladder's first Blackwell rung: a tile of 128 queries per CTA, dense arrays.
+
+    Raises:
+        UnsupportedError: lengths, pages or terms; heads that are too wide.
+    """
+    pieces.require_plain("attention.sm100.k3", problem, "k4")
+    _require_room("attention.sm100.k3", problem)
+    p = problem
+    compiled = p.device.compile(kernels.get("attention.sm100.k3"), {
+        "dtype": p.dtype, "d": p.d, "dv": p.dv, "mask": p.mask.policy})
+    grid = -(-p.queries // specs.ROWS), p.heads, p.batch
+    compiled.launch(grid, (specs.K3_THREADS,), (
+        *forward.maps(p, forward.Config(Tile(_N, 2, 1))), *pieces.results(p), p.queries, p.keys,
+        p.heads // p.kv_heads, *pieces.visible(p)))
+
+
+def _require_room(kernel: str, problem: Problem) -> None:
+    if not takes(problem):
+        raise UnsupportedError(
+            f"{kernel}: heads have {problem.d} columns of q and {problem.dv} of v; accepted: up to "
+            f"{specs.MAX_D} and {specs.MAX_DV}")
 
 
 def launch(problem: Problem, config: Config | None = None) -> None:
@@ -73,10 +98,7 @@ def launch(problem: Problem, config: Config | None = None) -> None:
     Raises:
         UnsupportedError: heads that are too wide.
     """
-    if not takes(problem):
-        raise UnsupportedError(
-            f"attention.sm100.k4: heads have {problem.d} columns of q and {problem.dv} of v; "
-            f"accepted: up to {specs.MAX_D} and {specs.MAX_DV}")
+    _require_room("attention.sm100.k4", problem)
     p, c = problem, config or configure(problem)
     compiled = p.device.compile(kernels.get("attention.sm100.k4"), tunables(p, c))
     m_tiles = -(-p.queries * c.group // (specs.TILES * specs.ROWS))

@@ -38,13 +38,13 @@ def strided(array: Any) -> tuple[Any, ...]:
     return (array, *steps(array, 1, 2, 0))
 
 
-def require_plain(kernel: str, problem: Problem) -> None:
-    """What rungs below the last leave out is not asked for.
+def require_plain(kernel: str, problem: Problem, last: str = "k5") -> None:
+    """What rungs below the last one leave out is not asked for.
 
     Raises:
         UnsupportedError: it is.
     """
     terms = problem.terms
     if problem.lengths.policy != "dense" or terms.bits or terms.sinks is not None:
-        raise UnsupportedError(f"{kernel}: dense arrays and plain scores only; k5 takes lengths, "
-                               "pages, sinks and what is added to scores")
+        raise UnsupportedError(f"{kernel}: dense arrays and plain scores only; {last} takes "
+                               "lengths, pages, sinks and what is added to scores")

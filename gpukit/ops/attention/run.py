@@ -7,13 +7,15 @@ from typing import Any
 
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels import attention as specs
-from gpukit.ops.attention import blackwell, fa2, forward, naive, rungs
+from gpukit.kernels.attention_fp8 import TRANSPOSED
+from gpukit.ops.attention import blackwell, fa2, forward, fp8, naive, rungs
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.matmul import workspace
 
 _ALIGN = 16  # bytes: what TMA and 16-byte copies ask of rows
 _MAX_PITCH = 1 << 40
 KERNELS = ("k1", "k2", "k3", "k4", "k5")
+KERNELS_8 = ("k6",)  # of e4m3 operands
 _HOPPER, _BLACKWELL = (9, 0), (10, 0)
 _RUNGS = {"k3": specs.K3, "k4": specs.K4}
 
@@ -25,9 +27,10 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
         ArgumentError: an unknown kernel.
         UnsupportedError: a rung of another GPU, or what it leaves out; pages without TMA.
     """
-    if kernel is not None and kernel not in KERNELS:
+    accepted = KERNELS_8 if problem.dtype == "e4m3" else KERNELS
+    if kernel is not None and kernel not in accepted:
         raise ArgumentError(f"{function}: kernel={kernel!r} is unknown; accepted: "
-                            f"{', '.join(KERNELS)}, or None")
+                            f"{', '.join(accepted)}, or None")
     if not problem.out.size:
         return
     if not problem.keys or not problem.k.size:
@@ -43,6 +46,8 @@ def run(function: str, problem: Problem, kernel: str | None) -> None:
 
 def _best(problem: Problem) -> str:
     """The rung that a problem gets."""
+    if problem.dtype == "e4m3":
+        return "k6"
     gpu = problem.device.properties.capability
     if gpu == _BLACKWELL and blackwell.takes(problem):
         return "k4"
@@ -51,7 +56,12 @@ def _best(problem: Problem) -> str:
 
 def _launch(function: str, problem: Problem, kernel: str) -> None:
     on_blackwell = problem.device.properties.capability == _BLACKWELL
-    if kernel == "k1":
+    if kernel == "k6":
+        if problem.device.properties.capability != _HOPPER:
+            raise UnsupportedError(f"{function}: e4m3 operands need a Hopper GPU; this GPU is "
+                                   f"{problem.device.properties.arch}")
+        fp8.launch(problem)
+    elif kernel == "k1":
         naive.launch(problem)
     elif kernel == "k2":
         if problem.lengths.policy == "paged":
@@ -59,6 +69,8 @@ def _launch(function: str, problem: Problem, kernel: str) -> None:
                 f"{function}: pages need kernel k5 of Hopper, or k4 of Blackwell and its head "
                 f"dimensions; this GPU is {problem.device.properties.arch}")
         fa2.launch(problem)
+    elif on_blackwell and kernel == "k3":
+        blackwell.launch_k3(problem)
     elif on_blackwell and kernel == "k4":
         blackwell.launch(problem)
     elif kernel in _RUNGS:
@@ -76,8 +88,8 @@ def direct(problem: Problem) -> bool:
 
 
 def _bits(array: Any) -> Any:
-    """16-bit elements as integers, which every array library copies and clears."""
-    return array.view("u2")
+    """Elements as integers, which every array library copies and clears."""
+    return array.view(f"u{array.dtype.itemsize}")
 
 
 def _clear(problem: Problem) -> None:
@@ -105,8 +117,9 @@ def _addressable(problem: Problem) -> Problem:
 def _rows(problem: Problem, array: Any) -> Any:
     if _fits(problem, array):
         return array
-    columns = array.shape[3]
-    wide = workspace.empty(problem.device, (*array.shape[:3], -(-columns // 8) * 8), array.dtype)
+    columns, unit = array.shape[3], _unit(problem)
+    wide = workspace.empty(problem.device, (*array.shape[:3], -(-columns // unit) * unit),
+                           array.dtype)
     _bits(wide)[..., columns:] = 0
     _bits(wide)[..., :columns] = _bits(array)
     return wide
@@ -116,6 +129,11 @@ def _fits(problem: Problem, array: Any) -> bool:
     size = array.dtype.itemsize
     outer = [stride for extent, stride in zip(array.shape[:3], array.strides[:3], strict=True)
              if extent > 1]
-    return (array.shape[3] % 8 == 0 and array.strides[3] == size
+    return (array.shape[3] % _unit(problem) == 0 and array.strides[3] == size
             and all(0 <= stride < _MAX_PITCH and stride % _ALIGN == 0 for stride in outer)
             and problem.device.phase(array) % _ALIGN == 0)
+
+
+def _unit(problem: Problem) -> int:
+    """Columns of which kernels take multiples."""
+    return TRANSPOSED if problem.dtype == "e4m3" else 8
