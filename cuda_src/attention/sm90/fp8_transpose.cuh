@@ -19,7 +19,7 @@ template <class S> struct Transposer {
     Cursor<S::STAGES> at;
 
     // Units are 16 keys x 32 columns, four matrices; so many are under way at a time.
-    static constexpr int UNITS = S::DV / 32, TOGETHER = UNITS > 4 ? 2 : UNITS;
+    static constexpr int UNITS = S::DV / 32, TOGETHER = UNITS <= 4 ? UNITS : UNITS % 2 ? 1 : 2;
 
     // The blocks of a tile, by one warp.
     template <class JOB> __device__ __forceinline__ void tile(const JOB& job) {

@@ -8,9 +8,10 @@ from typing import Any
 from gpukit import dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
-from gpukit.ops.attention import arguments, forward_warm, masks, terms
+from gpukit.ops.attention import arguments, forward_warm, fp8_arguments, masks, terms
 from gpukit.ops.attention.forward_warm import Given
-from gpukit.ops.attention.problem import Lengths, Problem
+from gpukit.ops.attention.fp8_arguments import E4M3, Words
+from gpukit.ops.attention.problem import Lengths, Problem, Scales
 from gpukit.ops.attention.run import run
 from gpukit.ops.attention.terms import Sizes
 
@@ -22,7 +23,9 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
               softcap: float | None = None, alibi: Any = None, bias: Any = None,
               relative: Any = None, sinks: Any = None, q_lengths: Any = None,
               kv_lengths: Any = None, page_table: Any = None, layout: str = "bshd", out: Any = None,
-              return_lse: bool = False, kernel: str | None = None) -> Any:
+              return_lse: bool = False, kernel: str | None = None, dtype: str | None = None,
+              out_dtype: Any = None, q_scale: Any = None, k_scale: Any = None,
+              v_scale: Any = None) -> Any:
     """softmax(scale q k^T) v, head by head.
 
     Arrays may be views of any strides; where elements of a row are not next to each other, or rows
@@ -30,8 +33,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
     h // (heads / kv_heads) of k and v.
 
     Args:
-        q: [batch, queries, heads, d], float16 or bfloat16 (layout "bhsd": [batch, heads, queries,
-            d]); d up to 256.
+        q: [batch, queries, heads, d], float16, bfloat16 or, on Hopper, e4m3 (layout "bhsd":
+            [batch, heads, queries, d]); d up to 256.
         k: [batch, keys, kv_heads, d] in the same layout; with `page_table` [pages, page, kv_heads,
             d].
         v: like k, with dv columns.
@@ -48,10 +51,17 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
         q_lengths: uint32 [batch] on the device: queries that count; the others give zeros.
         kv_lengths: uint32 [batch] on the device: keys that count; what lies beyond is never used.
         page_table: uint32 [batch, entries]: page of every `page` keys; needs kv_lengths.
-        out: [batch, queries, heads, dv] in the layout, of q's dtype.
+        out: [batch, queries, heads, dv] in the layout, of q's dtype; of e4m3 float16 or bfloat16.
         return_lse: whether to return (out, lse), float32 [batch, heads, queries]: the natural
             logarithm of the sum of exponentials (with the sink's), -inf where there is no key.
         kernel: "k2" or "k5" of the ladder; by default the GPU's best.
+        dtype: "e4m3", what uint8 arrays hold (CuPy has no dtype for it). NumPy arrays of ml_dtypes
+            and torch's float8 tensors say so themselves.
+        out_dtype: of a new out for e4m3 operands: "bfloat16" (the default) or "float16".
+        q_scale, k_scale, v_scale: what e4m3 operands are multiplied with: a positive number, or
+            float32 on the device: one, [heads], or [batch, heads]; heads of q or k for q_scale, of
+            k for the others. Their weights are rounded to e4m3 too. Not with softcap, alibi, bias
+            and relative.
 
     Returns:
         out; queries that see no key give zeros.
@@ -64,15 +74,17 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
     given = Given(q, k, v, out, sinks, alibi, bias, relative, None, q_lengths, None, kv_lengths,
                   page_table, ("dense", mask, window, chunk, top_left, scale, softcap, layout,
                                kernel, bool(return_lse)))
-    results = forward_warm.call(given) or _the_long_way(given)
+    words = Words(dtype, out_dtype, q_scale, k_scale, v_scale)
+    quick = None if words.given else forward_warm.call(given)
+    results = quick or _the_long_way(given, words)
     return results if return_lse else results[0]
 
 
-def _the_long_way(given: Given) -> tuple[Any, Any]:
+def _the_long_way(given: Given, words: Words) -> tuple[Any, Any]:
     """Check and launch; the same call is quicker the next time."""
     function = "attention"
     _, mask, window, chunk, top_left, scale, softcap, layout, kernel, return_lse = given.words
-    device, q, k, v = _tensors(function, given.q, given.k, given.v, 4)
+    device, q, k, v, eight = _tensors(function, given, words, 4)
     if layout not in _LAYOUTS:
         raise ArgumentError(f"{function}: layout={layout!r} is unknown; accepted: "
                             f"{', '.join(_LAYOUTS)}")
@@ -85,16 +97,16 @@ def _the_long_way(given: Given) -> tuple[Any, Any]:
         lengths = replace(lengths, q_lengths=arguments.integers(
             function, "q_lengths", given.q_lengths, (batch,), device))
     shape = (batch, queries, heads, v.shape[3])
-    out = arguments.out(function, given.out, _swapped(shape, swap), q, device,
-                        {"q": q, "k": k, "v": v})
+    out = _out(function, given, _swapped(shape, swap), q, k, v, device, words if eight else None)
     seen = masks.named(function, mask, window, chunk, top_left)
     rules = terms.check(
         function, q, Sizes(batch, queries, keys, heads), device, seen, scale=scale,
         softcap=softcap, alibi=given.slopes, bias=given.bias, relative=given.relative,
         sinks=given.sinks)
     lse = device.empty((batch, heads, queries), "float32") if return_lse else None
-    problem = Problem(device, _name(q), q, k, v, out.swapaxes(1, 2) if swap else out, lse, batch,
-                      queries, keys, seen, rules, lengths)
+    problem = Problem(device, E4M3 if eight else _name(q), q, k, v,
+                      out.swapaxes(1, 2) if swap else out, lse, batch, queries, keys, seen, rules,
+                      lengths, _scales(function, words, batch, q, k, device))
     run(function, problem, kernel)
     forward_warm.keep(given, problem, kernel, out, lse)
     return out, lse
@@ -106,7 +118,8 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
                      scale: float | None = None, softcap: float | None = None, alibi: Any = None,
                      relative: Any = None, sinks: Any = None, kv_lengths: Any = None,
                      page_table: Any = None, out: Any = None, return_lse: bool = False,
-                     kernel: str | None = None) -> Any:
+                     kernel: str | None = None, dtype: str | None = None, out_dtype: Any = None,
+                     q_scale: Any = None, k_scale: Any = None, v_scale: Any = None) -> Any:
     """`gpukit.attention` of sequences of different lengths, one after the other.
 
     Lengths stay on the device: nothing waits for it, and a captured graph may be replayed after
@@ -128,15 +141,17 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
     given = Given(q, k, v, out, sinks, alibi, None, relative, q_offsets, None, kv_offsets,
                   kv_lengths, page_table, ("ragged", mask, window, chunk, top_left, scale, softcap,
                                            max_queries, kernel, bool(return_lse)))
-    results = forward_warm.call(given) or _the_long_ragged_way(given)
+    words = Words(dtype, out_dtype, q_scale, k_scale, v_scale)
+    quick = None if words.given else forward_warm.call(given)
+    results = quick or _the_long_ragged_way(given, words)
     return results if return_lse else results[0]
 
 
-def _the_long_ragged_way(given: Given) -> tuple[Any, Any]:
+def _the_long_ragged_way(given: Given, words: Words) -> tuple[Any, Any]:
     function = "attention_ragged"
     _, mask, window, chunk, top_left, scale, softcap, most, kernel, return_lse = given.words
     paged = given.table is not None
-    device, q, k, v = _tensors(function, given.q, given.k, given.v, 3, 4 if paged else 3)
+    device, q, k, v, eight = _tensors(function, given, words, 3, 4 if paged else 3)
     q = q[None]
     k, v = (k, v) if paged else (k[None], v[None])
     arguments.heads(function, q, k, v)
@@ -145,27 +160,46 @@ def _the_long_ragged_way(given: Given) -> tuple[Any, Any]:
     _check_count(function, most, tokens)
     lengths, keys = _ragged_keys(function, k, batch, given.k_offsets, given.k_lengths, given.table,
                                  device)
-    out = arguments.out(function, given.out, (tokens, heads, v.shape[3]), q, device,
-                        {"q": q, "k": k, "v": v})
+    out = _out(function, given, (tokens, heads, v.shape[3]), q, k, v, device,
+               words if eight else None)
     seen = masks.named(function, mask, window, chunk, top_left)
     rules = terms.check(
         function, q, Sizes(batch, tokens, None, heads), device, seen, scale=scale, softcap=softcap,
         alibi=given.slopes, bias=None, relative=given.relative, sinks=given.sinks)
     lse = device.empty((heads, tokens), "float32") if return_lse else None
     if batch and most:
-        problem = Problem(device, _name(q), q, k, v, out[None], None if lse is None else lse[None],
-                          batch, most, keys, seen, rules, replace(lengths, q_offsets=q_offsets))
+        problem = Problem(device, E4M3 if eight else _name(q), q, k, v, out[None],
+                          None if lse is None else lse[None], batch, most, keys, seen, rules,
+                          replace(lengths, q_offsets=q_offsets),
+                          _scales(function, words, batch, q, k, device))
         run(function, problem, kernel)
         forward_warm.keep(given, problem, kernel, out, lse)
     return out, lse
 
 
-def _tensors(function: str, q: Any, k: Any, v: Any, rank: int,
-             rank_kv: int | None = None) -> tuple[Device, Any, Any, Any]:
-    device, q = arguments.tensor(function, "q", q, rank, None)
-    _, k = arguments.tensor(function, "k", k, rank_kv or rank, device, q.dtype)
-    _, v = arguments.tensor(function, "v", v, rank_kv or rank, device, q.dtype)
-    return device, q, k, v
+def _tensors(function: str, given: Given, words: Words, rank: int,
+             rank_kv: int | None = None) -> tuple[Device, Any, Any, Any, bool]:
+    """q, k, v, and whether they are bytes that hold e4m3."""
+    q, k, v, eight = fp8_arguments.unpack(function, given.q, given.k, given.v, words)
+    if eight:
+        fp8_arguments.refuse_terms(function, softcap=given.words[6], alibi=given.slopes,
+                                   bias=given.bias, relative=given.relative)
+    device, q = arguments.tensor(function, "q", q, rank, None, eight=eight)
+    _, k = arguments.tensor(function, "k", k, rank_kv or rank, device, q.dtype, eight=eight)
+    _, v = arguments.tensor(function, "v", v, rank_kv or rank, device, q.dtype, eight=eight)
+    return device, q, k, v, eight
+
+
+def _out(function: str, given: Given, shape: tuple[int, ...], q: Any, k: Any, v: Any,
+         device: Device, eight: Words | None) -> Any:
+    inputs = {"q": q, "k": k, "v": v}
+    if eight is None:
+        return arguments.out(function, given.out, shape, q, device, inputs)
+    return fp8_arguments.out(function, given.out, shape, eight.out_dtype, device, inputs)
+
+
+def _scales(function: str, words: Words, batch: int, q: Any, k: Any, device: Device) -> Scales:
+    return fp8_arguments.scales(function, words, batch, q.shape[2], k.shape[2], device)
 
 
 def _keys(function: str, k: Any, batch: int, kv_lengths: Any, page_table: Any,

@@ -20,8 +20,8 @@ _U32 = np.dtype(np.uint32)
 
 
 def tensor(function: str, name: str, array: Any, rank: int, device: Device | None,
-           dtype: Any = None) -> tuple[Device, Any]:
-    """q, k, v or out: float16 or bfloat16 of this rank.
+           dtype: Any = None, *, eight: bool = False) -> tuple[Device, Any]:
+    """q, k, v or out: float16 or bfloat16 of this rank, or with `eight` bytes.
 
     Raises:
         ArgumentError: another rank, dtype, device or alignment.
@@ -33,7 +33,7 @@ def tensor(function: str, name: str, array: Any, rank: int, device: Device | Non
         raise ArgumentError(f"{function}: {name} has shape {array.shape}; accepted: {rank} "
                             "dimensions")
     found = dtypes.of(array.dtype)
-    if found is None or found.name not in _TYPES:
+    if not eight and (found is None or found.name not in _TYPES):
         raise ArgumentError(f"{function}: {name} has dtype {array.dtype}; accepted: float16, "
                             "bfloat16")
     if dtype is not None and array.dtype != dtype:
