@@ -37,7 +37,7 @@ COMMANDS = {
     "bench": ("gpukit_cli.bench:bench", "Measure a family of kernels, check them, and compare."),
     "list": ("gpukit_cli.kernels:list_kernels", "List the kernels."),
     "show": ("gpukit_cli.kernels:show", "Show what is known about one kernel."),
-    "study": ("gpukit_cli.study:study", "Answer questions about this GPU from rows measured for it."),
+    "study": ("gpukit_cli.study:study", "Answer questions about this GPU, each from rows."),
     "tune": ("gpukit_cli.tune:tune", "Measure what gpukit may choose from; keep the fastest."),
     "emulate": ("gpukit_cli.emulate:emulate", "Run any kernel without a GPU: checked, counted."),
     "env": ("gpukit_cli.env:env", "Show the device and versions that results depend on."),

@@ -12,6 +12,7 @@ import click
 from gpukit.errors import ArgumentError, MissingDependencyError
 
 from . import terminal
+from .lazy import LazyGroup
 from .main import FAILED, INTERRUPTED, OK
 from .options import PATH, Seconds
 from .outputs import writing
@@ -29,12 +30,16 @@ _BUDGET_S, _QUICK_S = 120.0, 25.0
 _ROWS, _FACTS, _REPORT = "rows.json", "facts.json", "report.md"
 
 
-@click.group()
+STUDIES = {"elementwise": ("gpukit_cli.study:elementwise",
+                           "L2, grids, access widths, counters, SMs, and the library's rule.")}
+
+
+@click.group(cls=LazyGroup, commands=STUDIES)
 def study() -> None:
     """Answer a list of questions about this GPU, each from rows measured for it."""
 
 
-@study.command()
+@click.command()
 @click.option("--device", default="auto", show_default=True, help="cuda:0, 1, emu:h100, ...")
 @click.option("--quick", is_flag=True, help="Fewer sizes, ops and launches; about a minute.")
 @click.option("--budget", type=Seconds(), show_default=f"{_BUDGET_S:g}, {_QUICK_S:g} with --quick",
@@ -63,6 +68,10 @@ def elementwise(device: str, quick: bool, budget: float | None, out: Path | None
         return _count_turns(archs, listing)
     if report_only:
         return _report_only(out)
+    if out is None and resume:
+        raise ArgumentError("--resume needs --out FOLDER, the folder to continue")
+    if out is not None and out.is_file():
+        raise ArgumentError(f"--out {out} is a file; the study needs a folder")
     return _study(device, quick, budget or (_QUICK_S if quick else _BUDGET_S), out, resume, force,
                   dry_run)
 
@@ -77,20 +86,17 @@ def _study(device: str, quick: bool, budget: float, out: Path | None, resume: bo
     if dry_run:
         click.echo("\n".join(case.key for case in cases))
         return OK
-    if out is None and resume:
-        raise ArgumentError("--resume needs --out FOLDER, the folder to continue")
-    if out is not None and out.is_file():
-        raise ArgumentError(f"--out {out} is a file; the study needs a folder")
     store = open_store(out and out / _ROWS, resume=resume, force=force)
     if not target.timed:
         terminal.warn("emulated GPU: instructions, sectors and bytes are counted; there is no "
                       "clock, and what needs one stays unanswered")
-    interrupted = _run(cases, target, store, budget)
     facts = _facts(target)
-    if out is not None:
+    if out is not None:  # before the rows: whatever ends the run, they can be reported on
         _write(out / _FACTS, json.dumps(facts, indent=1) + "\n")
+    if not _run(cases, target, store, budget):
+        return INTERRUPTED
     _report(store.rows, facts, out)
-    return INTERRUPTED if interrupted else _exit_code(store)
+    return _exit_code(store)
 
 
 def _cases(target: Target, quick: bool) -> list[Case]:
@@ -102,7 +108,7 @@ def _cases(target: Target, quick: bool) -> list[Case]:
 
 
 def _run(cases: Sequence[Case], target: Target, store: Store, budget: float) -> bool:
-    """Run the study; return whether it was cut short."""
+    """Run the study; return whether it came to its end."""
     from gpukit.study.run import run_study
 
     from .progress import SweepProgress
@@ -112,10 +118,10 @@ def _run(cases: Sequence[Case], target: Target, store: Store, budget: float) -> 
         with progress:
             run_study(cases, target, store, progress, budget, ("gpukit", *sys.argv[1:]))
     except KeyboardInterrupt:
-        hint = "; --resume runs the rest" if store.resumable else ""
+        hint = "; --resume runs the rest, --report-only reports on these" if store.resumable else ""
         terminal.warn(f"gpukit: interrupted, {len(progress.rows)} of {len(cases)} cases done{hint}")
-        return True
-    return False
+        return False
+    return True
 
 
 def _facts(target: Target) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from gpukit.study.table import LEAST_NOISE
 #: The questions by name, which is also that of their figures.
 QUESTIONS = {"l2": l2, "grids": grids, "widths": widths, "indices": indices, "turns": turns,
              "sms": sms, "peak": peak, "defaults": defaults, "others": others}
-_NO_CLOCK = "Not answered: this device is emulated and has no clock."
+_NO_CLOCK = ("Not answered: this device is emulated and has no clock. What was counted stands "
+             "above.")
 _NO_ROWS = "Not answered: the rows for it were not measured."
 
 

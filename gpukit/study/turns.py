@@ -9,7 +9,8 @@ from typing import Any
 from gpukit import kernels
 from gpukit.bench.published import published
 from gpukit.devices import nvrtc
-from gpukit.kernels.spec import Tunables
+from gpukit.errors import ArgumentError
+from gpukit.kernels.spec import Tunables, arch_number
 from gpukit.study.sass import Loop, disassemble, main_loop
 
 #: The target that published counts are for (see results/published.csv).
@@ -47,7 +48,16 @@ def count_turns(archs: tuple[str, ...] = ARCHS) -> list[Turn]:
         CompileError: NVRTC does not know the arch, or the kernel has no loop.
         MissingDependencyError: no NVRTC or no disassembler here.
     """
+    for arch in archs:
+        _check(arch)
     return [turn for arch in archs for name in FORMS for turn in _turns(name, arch)]
+
+
+def _check(arch: str) -> None:
+    """Machine code is for a real target that the kernels' oldest one runs on."""
+    oldest = kernels.get(FORMS[0]).archs[0]
+    if not arch.startswith("sm_") or arch_number(arch) < arch_number(oldest):
+        raise ArgumentError(f"arch={arch!r} is not accepted; give a GPU's, {oldest} or newer")
 
 
 def _turns(name: str, arch: str) -> list[Turn]:

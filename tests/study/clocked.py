@@ -101,6 +101,7 @@ class ClockedTarget(EmulatedTarget):
 
     def __init__(self) -> None:
         super().__init__(emulated.get("h100"))
+        self.l2_bytes = 100 << 10  # one buffer set of the emulator's copies fits, two do not
         self.timed_works: list[list[str]] = []
 
     def time(self, works: Sequence[Work], options: TimingOptions) -> Sequence[Timing]:

@@ -42,9 +42,8 @@ def _pairs(table: Table, rows: list[Row]) -> Iterator[Pair]:
 def answer(evidence: Evidence) -> list[str]:
     """See the module."""
     found = pairs(evidence.table)
-    if not found:
-        return []
-    return [_time(found), "", *_instructions(evidence), *_table(found)]
+    timed = [_time(found), ""] if found else []
+    return [*timed, *_instructions(evidence), *_table(found)]
 
 
 def _time(found: list[Pair]) -> str:
