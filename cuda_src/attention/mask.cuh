@@ -35,20 +35,32 @@ template <Mask MASK> struct Visible {
     }
 };
 
-// Hides keys outside the intervals of a thread's two rows in a fragment of scores whose first column is
-// key `key`.
-template <Mask MASK, int REGS>
-__device__ __forceinline__ void hide(f32 (&s)[REGS], const Interval (&seen)[2], i32 key) {
+// Hides keys that end a row's interval or follow in a fragment of scores whose first column is key
+// `key`; each thread has two rows.
+template <int REGS>
+__device__ __forceinline__ void hide_after(f32 (&s)[REGS], const Interval (&seen)[2], i32 key) {
     key += threadIdx.x % 4 * 2;
     const i32 end[2] = {seen[0].end - key, seen[1].end - key};
+#pragma unroll
+    for (int i = 0; i < REGS; i++)
+        if (i / 4 * 8 + i % 2 >= end[i / 2 % 2]) s[i] = __int_as_float(0xff800000);
+}
+
+// Those before a row's interval.
+template <int REGS>
+__device__ __forceinline__ void hide_before(f32 (&s)[REGS], const Interval (&seen)[2], i32 key) {
+    key += threadIdx.x % 4 * 2;
     const i32 first[2] = {seen[0].first - key, seen[1].first - key};
 #pragma unroll
-    for (int i = 0; i < REGS; i++) {
-        const int column = i / 4 * 8 + i % 2, h = i / 2 % 2;
-        bool in = column < end[h];
-        if constexpr (MASK == Mask::window) in = in && column >= first[h];
-        s[i] = in ? s[i] : __int_as_float(0xff800000);
-    }
+    for (int i = 0; i < REGS; i++)
+        if (i / 4 * 8 + i % 2 < first[i / 2 % 2]) s[i] = __int_as_float(0xff800000);
+}
+
+// Both.
+template <Mask MASK, int REGS>
+__device__ __forceinline__ void hide(f32 (&s)[REGS], const Interval (&seen)[2], i32 key) {
+    hide_after(s, seen, key);
+    if constexpr (MASK == Mask::window) hide_before(s, seen, key);
 }
 
 }  // namespace attention

@@ -38,7 +38,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
     Cursor<S::STAGES> at_k, at_v;
     u32 q_parity = 0;
     RowTerms<T, TERMS> rows[2];
-    Interval seen[2];
+    Interval seen[2], shown;  // by a thread's rows; by all rows of the warpgroup
 
     __device__ __forceinline__ Consumer(const Shared<S>& shared, const Call& call,
                                         const Terms<T>& terms, int wg)
@@ -81,6 +81,9 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
     }
 
     __device__ __forceinline__ void start(const Work& job) {
+        const i32 row = job.row + wg * S::ROWS;
+        shown.end = job.visible.of(row >> call.group_bits).end;
+        shown.first = job.visible.of((row + S::ROWS - 1) >> call.group_bits).first;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const Row row = row_of(call, job, wg, h);
@@ -95,22 +98,13 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
         }
     }
 
-    // Whether block j holds keys that some row of this warpgroup must not see.
-    __device__ __forceinline__ bool partial(const Work& job, i32 j) const {
-        const i32 row = job.row + wg * S::ROWS;
-        const Interval top = job.visible.of(row >> call.group_bits);
-        bool hidden = (j + 1) * S::N > top.end;
-        if constexpr (MASK == Mask::window) {
-            const Interval bottom = job.visible.of((row + S::ROWS - 1) >> call.group_bits);
-            hidden = hidden || j * S::N < bottom.first;
-        }
-        return hidden;
-    }
-
+    // Most blocks have nothing to hide.
     __device__ __forceinline__ void mask(typename S::Scores& s, const Work& job, i32 j) const {
         if constexpr (TERMS != 0)
             add_terms<T, TERMS>(s, rows, j * S::N, job.sequence.keys, terms);
-        if (partial(job, j)) hide<MASK>(s, seen, j * S::N);
+        if ((j + 1) * S::N > shown.end) hide_after(s, seen, j * S::N);
+        if constexpr (MASK == Mask::window)
+            if (j * S::N < shown.first) hide_before(s, seen, j * S::N);
     }
     __device__ __forceinline__ Rise look(typename S::Scores& s, Softmax& softmax,
                                          const Work& job, i32 j) const {
