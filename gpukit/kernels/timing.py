@@ -18,4 +18,18 @@ SPIN = KernelSpec(
     requires=("one wave of CTAs",),
 )
 
-SPECS = (SPIN,)
+WHERE = KernelSpec(
+    name="timing.where",
+    source="timing/where.cu",
+    entry="where",
+    summary="tells which SM each CTA is on",
+    archs=SPIN.archs,
+    tunables=(),
+    params=(
+        Param("cycles", "i64", "SM clock cycles to hold each CTA"),
+        Param("sm", "pointer", "u32 per CTA: the SM it ran on"),
+    ),
+    requires=("one wave of CTAs",),
+)
+
+SPECS = (SPIN, WHERE)

@@ -225,10 +225,14 @@ def _indices(properties: Properties, extent: Extent) -> Iterator[Case]:
                         setting(vec, grid=rule, waves=cap, index=index))
 
 
+def sm_counts(properties: Properties, extent: Extent) -> list[int]:
+    """How many SMs are tried, from one to all."""
+    return sorted({max(1, round(share * properties.sm_count)) for share in extent.sms})
+
+
 def _sms(properties: Properties, extent: Extent) -> Iterator[Case]:
     """How far is one SM from the pins? One CTA per SM on some SMs; on one, every warp count."""
-    counts = sorted({max(1, round(share * properties.sm_count)) for share in extent.sms})
-    for ctas, unroll in product(counts, (1, 2, 4, 8)):
+    for ctas, unroll in product(sm_counts(properties, extent), (1, 2, 4, 8)):
         yield _case("copy", "f32", SMS_TRAFFIC, COLD, setting(4, unroll, 1024, ctas))
     for block, unroll, state in product((32, 64, 128, 256, 512, 1024), (1, 2, 4, 8),
                                         (FLUSHED, HOT)):

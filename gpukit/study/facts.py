@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpukit import kernels
 from gpukit.errors import CompileError, MissingDependencyError
+from gpukit.study.design import FULL, sm_counts
 from gpukit.study.turns import PUBLISHED_ARCH, count_turns
 
 if TYPE_CHECKING:
     from gpukit.bench.model import Target
 
+_HELD = 200_000  # clock cycles: a tenth of a millisecond
+
 
 def gather(target: Target) -> dict[str, Any]:
     """Facts of an open device, as JSON values: ``device``, ``memory``, ``turns`` with a note where
     they could not be counted."""
-    return {"device": _device(target), "memory": _memory(target),
+    return {"device": _device(target), "memory": _memory(target), "placement": _placement(target),
             **turns((PUBLISHED_ARCH, target.device.properties.arch))}
 
 
@@ -31,6 +35,20 @@ def _device(target: Target) -> dict[str, Any]:
     properties = target.device.properties
     names = ("name", "arch", "sm_count", "threads_per_sm", "l2_bytes", "memory_bytes")
     return {"timed": target.timed, **{name: getattr(properties, name) for name in names}}
+
+
+def _placement(target: Target) -> dict[str, int]:
+    """On how many SMs so many CTAs of 1024 threads are, each held until all have started."""
+    if not target.timed:
+        return {}
+    device = target.device
+    kernel = device.compile(kernels.get("timing.where"), {})
+    found = {}
+    for ctas in sm_counts(device.properties, FULL):
+        places = device.empty((ctas,), "uint32")
+        kernel.launch((ctas,), (1024,), (_HELD, places))
+        found[str(ctas)] = len(set(device.to_host(places).tolist()))
+    return found
 
 
 def _memory(target: Target) -> dict[str, Any]:
