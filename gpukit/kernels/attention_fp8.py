@@ -58,7 +58,8 @@ K6 = KernelSpec(
         Param("v_factor", "f32", "of sums"),
         *_scales("q", Param("q_scale_share", "i32", "heads of q per factor")),
         *_scales("k"), *_scales("v"),
-        *_params("q_offsets q_lengths k_offsets k_lengths table table_batch page page_box counter")),
+        *_params("q_offsets q_lengths k_offsets k_lengths table table_batch page page_box "
+                 "counter")),
     shared_bytes=_shared,
     variants=(
         {}, {"mask": "causal", "dtype": "f16"}, {"mask": "window"},

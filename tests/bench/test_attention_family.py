@@ -51,6 +51,16 @@ def test_the_check_takes_the_right_answer_alone(family, mask):
     assert not case.check().ok
 
 
+def test_the_check_of_eight_bits(family):
+    case = prepared(family, kernel="auto", dtype="e4m3", mask="causal", length="70", tokens="70")
+    case.poison()
+    case.work.launch(0)
+    assert case.check().ok
+    out = case.out[0]
+    out[0, :, 0] = out[0, :, 1]
+    assert not case.check().ok
+
+
 def test_flops_are_those_of_visible_scores(family):
     per_score = 2 * 2 * (64 + 64)  # heads, multiply and add, q.k and p.v
     options = {"kernel": "k2", "length": "8", "tokens": "8"}

@@ -15,7 +15,7 @@ from gpukit.bench.families.yardstick import gemm_ceiling
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import ArgumentError, UnsupportedError
-from gpukit.ops.attention.run import KERNELS
+from gpukit.ops.attention.run import KERNELS, KERNELS_8
 
 MASKS = ("null", "causal", "sliding_causal")
 _MOST_EMULATED = 1 << 18  # scores; some seconds per case
@@ -53,7 +53,7 @@ class AttentionFamily:
     def axes(self) -> tuple[Axis, ...]:
         """Kernel, lengths, heads, mask, dtype."""
         return (
-            Axis("kernel", (AUTO,), Choices((AUTO, *KERNELS)), "auto (what gpukit.attention "
+            Axis("kernel", (AUTO,), Choices((AUTO, *KERNELS, *KERNELS_8)), "auto (what gpukit.attention "
                  "chooses) or rungs of the ladder", metavar="KERNEL[,...]", emulated=("k2",)),
             Axis("length", (512, 1024, 2048, 4096, 8192, 16384), Integers(1), "tokens of a "
                  "sequence, of queries and of keys", emulated=(96,)),
@@ -67,7 +67,8 @@ class AttentionFamily:
             Axis("mask", ("null", "causal"), Choices(MASKS), "what a query sees",
                  metavar="MASK[,...]"),
             Axis("window", (1024,), Integers(1), "keys that sliding_causal leaves", emulated=(40,)),
-            Axis("dtype", ("bf16",), DTypes(("bf16", "f16")), "of q, k, v and out",
+            Axis("dtype", ("bf16",), DTypes(("bf16", "f16", "e4m3")), "of q, k, v and out "
+                 "(bf16 for e4m3)",
                  metavar="DTYPE[,...]"),
         )
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import gpukit
-from gpukit import dtypes
-from gpukit.bench.families import buffers
-from gpukit.bench.families.attention_peers import PEERS, Problem
+from gpukit.bench.families import attention_peers, attention_peers8, buffers, matmul_types
+from gpukit.bench.families.attention_peers import Problem
 from gpukit.bench.families.buffers import Launch
+from gpukit.bench.families.matmul_types import KINDS
 from gpukit.bench.model import Case, CheckResult
+from gpukit.dtypes import DType
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.measure import Work
 from gpukit.reference import attention as reference
 from gpukit.reference.attention import Rules
 from gpukit.reference.tolerance import Array, Bound
 
+E4M3_BITS = 4  # significand bits, the hidden one included
 _ROWS = 24  # queries of a head that are compared, in a row
 
 
@@ -26,14 +29,17 @@ class PreparedAttention:
     """See `gpukit.bench.model.Prepared`. Every buffer set has its own q, k, v and out."""
 
     def __init__(self, case: Case, device: Any, peers: tuple[str, ...]) -> None:
-        self.case, self.device, self.dtype = case, device, dtypes.parse(case.dtype)
+        self.case, self.device = case, device
+        self.kind = KINDS[case.dtype]
+        self.dtype = KINDS[self.kind.out].stored if self.kind.eight_bit else self.kind.stored
         b, s, h, kv, d, dv = (case.shape[x] for x in ("b", "s", "h", "kv", "d", "dv"))
         self.rules = Rules(str(case.params["mask"]), window=int(case.params.get("window", 0)))
-        self.footprint = b * s * (h * (d + dv) + kv * (d + dv)) * self.dtype.itemsize
+        self.footprint = b * s * ((h * d + kv * (d + dv)) * self.kind.stored.itemsize
+                                  + h * dv * self.dtype.itemsize)
         self.bytes_moved, self.flops = self.footprint, 2 * b * h * (d + dv) * _pairs(s, self.rules)
         slots = buffers.slots_for(case.l2, self.footprint, device, 8 * b * s * h * d)
         shapes = ((b, s, h, d), (b, s, kv, d), (b, s, kv, dv))
-        self.inputs = [_normal(device, self.dtype, shapes, slot) for slot in range(slots)]
+        self.inputs = [self._normal(shapes, slot) for slot in range(slots)]
         self.out = [device.empty((b, s, h, dv), self.dtype.numpy) for _ in range(slots)]
         self._places = _places(b, s, h)
         self._want = {slot: self._expected(slot) for slot in {0, slots - 1}}
@@ -51,6 +57,8 @@ class PreparedAttention:
             words["window"] = self.rules.window
         if kernel != "auto":
             words["kernel"] = kernel
+        if self.kind.eight_bit:
+            words["dtype"] = self.kind.name
 
         def launch(slot: int) -> None:
             try:
@@ -62,10 +70,15 @@ class PreparedAttention:
 
     def _peer(self, name: str) -> Launch:
         """The peer's launch, once its result has been found right."""
-        launch, result = PEERS[name](Problem(self.rules, self.inputs))
+        peers = attention_peers8.PEERS if self.kind.eight_bit else attention_peers.PEERS
+        if name not in peers:
+            raise UnsupportedError(f"it does not take {self.kind.name}")
+        launch, result = peers[name](Problem(self.rules, self.inputs))
         launch(0)
         got = [self._picked(result(), place) for place in self._places]
-        error = max(_error(x, *want) for x, want in zip(got, self._want[0], strict=True))
+        coarse = attention_peers8.COARSE.get(name, 0) if self.kind.eight_bit else 0
+        error = max(_error(x, want, _coarser(bound, coarse))
+                    for x, (want, bound) in zip(got, self._want[0], strict=True))
         if not error <= 1:
             raise UnsupportedError(f"its result is wrong: {error:.3g} x the tolerance")
         return launch
@@ -85,19 +98,29 @@ class PreparedAttention:
         end = shape["s"] if self.rules.mask == "null" else last
         kv = head // (shape["h"] // shape["kv"])
         ranges = ((head, slice(first, last)), (kv, slice(0, end)), (kv, slice(0, end)))
-        q, k, v = (self._host(x[batch:batch + 1, rows, h:h + 1])
+        q, k, v = (self._host(x[batch:batch + 1, rows, h:h + 1], self.kind.stored)
                    for x, (h, rows) in zip(self.inputs[slot], ranges, strict=True))
         want = reference.oracle(q, k, v, self.rules)
-        return want.out, reference.bounds(q, k, v, self.dtype, self.rules).out
+        weights = E4M3_BITS if self.kind.eight_bit else None
+        return want.out, reference.bounds(q, k, v, self.dtype, self.rules,
+                                          weights_bits=weights).out
 
-    def _host(self, view: Any) -> Any:
+    def _normal(self, shapes: tuple[tuple[int, ...], ...], seed: int) -> tuple[Any, ...]:
+        """The same numbers for every type, rounded."""
+        xp, emulated = self.device.xp, self.device.emulated
+        rng = xp.random.default_rng(seed)
+        return tuple(matmul_types.normal(xp, rng, (math.prod(shape[:3]), shape[3]), 1.0, self.kind,
+                                         emulated).reshape(shape) for shape in shapes)
+
+    def _host(self, view: Any, dtype: DType) -> Any:
         words = self.device.xp.ascontiguousarray(buffers.words(view))
-        return self.device.to_host(words).view(self.dtype.numpy)
+        return self.device.to_host(words).view(dtype.value_dtype)
 
     def _picked(self, out: Any, place: tuple[int, int, int]) -> Array:
         batch, head, first = place
         rows = slice(first, first + min(_ROWS, self.case.shape["s"]))
-        return np.asarray(self._host(out[batch:batch + 1, rows, head:head + 1]), np.float64)
+        return np.asarray(self._host(out[batch:batch + 1, rows, head:head + 1], self.dtype),
+                          np.float64)
 
     def check(self, slot: int = 0) -> CheckResult:
         """Rows at both ends and between against float64, and no poison left anywhere."""
@@ -138,8 +161,9 @@ def _places(b: int, s: int, h: int) -> list[tuple[int, int, int]]:
     return list(dict.fromkeys([(0, 0, 0), (b - 1, h - 1, most), *middle]))
 
 
-def _normal(device: Any, dtype: dtypes.DType, shapes: tuple[tuple[int, ...], ...],
-            seed: int) -> tuple[Any, ...]:
-    rng = device.xp.random.default_rng(seed)
-    return tuple(rng.standard_normal(shape, dtype=device.xp.float32).astype(dtype.numpy)
-                 for shape in shapes)
+def _coarser(bound: Bound, factor: float) -> Bound:
+    """What an output may be off that is multiplied with `factor` and rounded to e4m3; 0: it is not.
+    Steps of its smallest numbers are 2^-9."""
+    if not factor:
+        return bound
+    return Bound(bound.atol + 2.0**-10 / factor, bound.rtol + 2.0**-E4M3_BITS)

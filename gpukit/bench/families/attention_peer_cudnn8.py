@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from gpukit.errors import UnsupportedError
@@ -26,7 +27,7 @@ def forward(q: Any, k: Any, v: Any, causal: bool, out_factor: float) -> Callable
         UnsupportedError: no nvidia-cudnn-frontend, or cuDNN has no plan for such a problem.
     """
     try:
-        import cudnn
+        cudnn: Any = import_module("cudnn")
     except ImportError as missing:
         raise UnsupportedError(f"nvidia-cudnn-frontend is not installed ({missing})") from missing
     try:

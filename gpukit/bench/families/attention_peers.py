@@ -80,7 +80,7 @@ def _flash(problem: Problem) -> Made:
 
 
 def _fa3(problem: Problem) -> Made:
-    attend = _fa3_function()
+    attend = fa3_function()
     rules = problem.rules
     window = {"window_size": (rules.window - 1, 0)} if rules.window else {}
     causal = rules.mask != "null"
@@ -92,7 +92,12 @@ def _fa3(problem: Problem) -> Made:
     return _on_torch(problem, call)
 
 
-def _fa3_function() -> Any:
+def fa3_function() -> Any:
+    """FlashAttention-3's `flash_attn_func`.
+
+    Raises:
+        UnsupportedError: no package has it.
+    """
     for module in ("flash_attn_interface", "fa3_fwd_interface"):
         try:
             return import_module(module).flash_attn_func
