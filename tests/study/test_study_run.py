@@ -11,6 +11,7 @@ from clocked import ClockedTarget
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
+from gpukit import kernels
 from gpukit.bench.families import buffers
 from gpukit.bench.model import Case, Row
 from gpukit.bench.store import MemoryStore, open_store
@@ -165,3 +166,11 @@ def test_an_emulated_device_counts_and_its_report_claims_no_time() -> None:
     assert f"**Bytes:** {len(store.rows)} of {len(store.rows)} launches moved exactly" in text
     assert "there is no clock" in text and text.count("Not answered: ") == 6
     assert "GB/s per SM" not in text
+
+
+def test_the_kernel_that_looks_where_ctas_are_tells_each_its_sm() -> None:
+    device = open_target("emu:h100").device
+    sm = device.empty((3,), "uint32")
+    sm[...] = 999
+    device.compile(kernels.get("timing.where"), {}).launch((3,), (32,), (100, sm))
+    assert len(set(sm.tolist())) == 3 and max(sm) < device.properties.sm_count

@@ -130,14 +130,14 @@ def _spread(evidence: Evidence, few: dict[int, list[Row]]) -> list[str]:
     most = max(rate(row) for row in best.values())
     enough = min(count for count, row in best.items() if rate(row) >= _ENOUGH * most)
     pin = evidence.pin_gbs
-    body = [(count, _placed(evidence, count), row.params["unroll"], f"{rate(row):.0f}", f"{rate(row) / count:.1f}",
-             words.percent(rate(row) / pin) if pin else "-", f"{flight(row) * count / 1e6:.2f}")
-            for count, row in best.items()]
+    body = [(count, _placed(evidence, count), row.params["unroll"], f"{rate(row):.0f}",
+             f"{rate(row) / count:.1f}", words.percent(rate(row) / pin) if pin else "-",
+             f"{flight(row) * count / 1e6:.2f}") for count, row in best.items()]
     return [f"**{enough} of {evidence.properties.sm_count} SMs suffice** for {_ENOUGH:.0%} of what "
             f"all of them reach with one CTA of 1024 threads each ({most:.0f} GB/s; the numbers of "
             "SMs tried are those of the table).", "",
-            *words.table(("CTAs", "on SMs", "loads in flight per thread", "GB/s", "GB/s per SM", "of the pins",
-                          "MB in flight"), body)]
+            *words.table(("CTAs", "on SMs", "loads in flight per thread", "GB/s", "GB/s per SM",
+                          "of the pins", "MB in flight"), body)]
 
 
 def _placed(evidence: Evidence, ctas: int) -> str:
