@@ -3,7 +3,8 @@
 // Tiles are numbered so that the longest come first: with a causal mask, the last queries see the most
 // keys. `section` heads are finished before the next ones start, so that those at work at the same time
 // share keys in L2. Persistent CTAs take tiles from a counter in global memory as they get free: who has
-// a short one gets the next. Without a counter they take turns.
+// a short one gets the next. Without a counter they take turns, back and forth: who had the longest of a
+// round has the shortest of the next.
 #pragma once
 
 #include "common/mbarrier.cuh"
@@ -35,7 +36,7 @@ struct Schedule {
     // the first ones, and workers that learn that none is, as tiles in all: so the counter comes back to
     // zero. By one warp.
     __device__ __forceinline__ i32 after(i32 index, i32 workers) const {
-        if (counter == nullptr) return index + workers;
+        if (counter == nullptr) return (2 * (index / workers) + 2) * workers - 1 - index;
         const i32 taken = warp::lane() == 0 ? atomicInc(counter, count() - 1) : 0;
         return workers + warp::uniform(taken);
     }
