@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-_LINK = re.compile(r"\]\(\.\./(cuda_src/([\w/]+)|results/h200/(\w+)\.md)\)")
+_LINK = re.compile(r"\]\(\.\./(cuda_src/([\w/]+)|results/h200/([\w/-]+)\.md)\)")
 
 
 def to_pages(app: Sphinx, page: str, source: list[str]) -> None:
