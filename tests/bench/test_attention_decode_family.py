@@ -34,7 +34,8 @@ def test_pages_have_no_layout(family):
 
 @pytest.mark.parametrize("options", [
     {}, {"layout": "bhsd"}, {"page": "16"}, {"page": "1", "parts": "2"}, {"kernel": "plain"},
-    {"kernel": "transposed", "tokens": "3"}, {"kernel": "warpgroup", "heads": "20/2"}])
+    {"kernel": "transposed", "tokens": "3"}, {"kernel": "warpgroup", "heads": "20/2"},
+    {"cache": "e4m3", "page": "16"}, {"lengths": "mixed", "cut": "even", "parts": "3"}])
 def test_the_check_takes_the_right_answer_alone(family, options):
     case = prepared(family, **options)
     case.poison()
@@ -54,6 +55,32 @@ def test_a_cut_is_what_is_launched(family):
 def test_bytes_are_those_of_the_caches_once(family):
     case = prepared(family, batch="2", length="50", heads="4/2", dim="64")
     assert case.bytes_moved == 2 * (2 * 2 * 50 * 2 * 64 + 2 * 2 * 4 * 64)
+
+
+def test_bytes_of_mixed_lengths_and_an_8_bit_cache(family):
+    case = prepared(family, batch="3", length="80", heads="4/2", dim="64", lengths="mixed",
+                    cache="e4m3")
+    assert case.host_lengths[0] == 80 and case.host_lengths[1:].max() < 80
+    keys = int(case.host_lengths.sum())
+    assert case.bytes_moved == 2 * keys * 2 * 64 + 2 * 2 * 3 * 4 * 64
+
+
+def test_a_cut_may_be_asked_for(family):
+    even = prepared(family, cut="even").launch
+    assert even["cut"] == "even" and even["parts"] % 132 == 0
+    grid = prepared(family, cut="grid").launch
+    assert grid["cut"] == "grid" and grid["parts"] < 132
+
+
+def test_what_transposing_was_predicted_to_gain(family):
+    gains = [prepared(family, heads=f"{n}/1").launch["predicted"] for n in (1, 8, 16)]
+    assert gains == [1.9, 1.9, 1.7]
+    assert "predicted" not in prepared(family, kernel="plain").launch
+
+
+def test_an_8_bit_cache_has_one_kernel(family):
+    with pytest.raises(UnsupportedError, match="plain takes no cache of e4m3"):
+        prepared(family, kernel="plain", cache="e4m3")
 
 
 def test_too_large_to_emulate(family):

@@ -36,16 +36,24 @@ class Case:
     dim: int = 64
     page: int = 0
     dtype: str = "bf16"
+    queries: str = ""  # their type, if the cache is of e4m3
 
     def problem(self) -> Problem:
         page = self.page or 1
         return Problem(self.dtype, len(self.lengths), self.tokens, self.heads, self.kv_heads,
-                       self.dim, -(-self.room // page) * page, self.page, 132)
+                       self.dim, -(-self.room // page) * page, self.page, 132,
+                       queries=self.queries)
+
+    @property
+    def types(self) -> tuple[np.dtype[Any], np.dtype[Any]]:
+        """Of q, and of k and v."""
+        return tuple(dtypes.parse(name).value_dtype for name in (
+            self.queries or self.dtype, "e4m3" if self.queries else self.dtype))
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """q; dense k and v; what the call gets for them."""
+    """q; dense k and v, times their scales; what the call gets for them."""
 
     q: np.ndarray
     k: np.ndarray
@@ -54,18 +62,32 @@ class Inputs:
 
 
 def inputs(case: Case) -> Inputs:
-    rng, dtype = np.random.default_rng(3), dtypes.parse(case.dtype).numpy
+    rng, (of_q, of_cache) = np.random.default_rng(3), case.types
     batch = len(case.lengths)
-    q = rng.standard_normal((batch, case.tokens, case.heads, case.dim)).astype(dtype)
-    k, v = (rng.standard_normal((batch, case.room, case.kv_heads, case.dim)).astype(dtype)
+    q = rng.standard_normal((batch, case.tokens, case.heads, case.dim)).astype(of_q)
+    k, v = (rng.standard_normal((batch, case.room, case.kv_heads, case.dim)).astype(of_cache)
             for _ in "kv")
     lengths = np.array(case.lengths, np.uint32)
     used = np.arange(case.room) < lengths[:, None]
-    caches = [np.where(used[..., None, None], x, dtype.type(np.nan)) for x in (k, v)]
+    caches = [np.where(used[..., None, None], x, of_cache.type(np.nan)) for x in (k, v)]
     call: dict[str, Any] = {"lengths": lengths}
     if case.page:
         call["page_table"], caches = in_pages(caches, case, rng)
-    return Inputs(q, k, v, {"q": q, "k": caches[0], "v": caches[1], **call})
+    call = {"q": q, "k": caches[0], "v": caches[1], **call}
+    return scaled(Inputs(q, k, v, call), case, rng) if case.queries else Inputs(q, k, v, call)
+
+
+def scaled(given: Inputs, case: Case, rng: np.random.Generator) -> Inputs:
+    """With a number for q, a factor per KV head for k, one per sequence and head for v."""
+    of_k, of_v = (rng.uniform(0.5, 2, (n, case.kv_heads)).astype(np.float32)
+                  for n in (1, len(case.lengths)))
+    call = given.call | {"k_scale": of_k, "v_scale": of_v}
+    q = given.q.astype(np.float64)
+    if case.queries == "e4m3":
+        q, call["q_scale"] = q * 0.75, 0.75
+    k, v = (x.astype(np.float64) * scale[:, None, :, None]
+            for x, scale in ((given.k, of_k), (given.v, of_v)))
+    return Inputs(q, k, v, call)
 
 
 def in_pages(caches: list[np.ndarray], case: Case, rng: np.random.Generator

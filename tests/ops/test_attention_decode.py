@@ -49,7 +49,7 @@ def attend(case: Case, config: Config | None = None, rules: Rules | None = None,
            **options: Any) -> float:
     rules = rules or Rules(mask="causal")
     given = inputs(case)
-    out = np.full(given.q.shape, np.nan, given.q.dtype)
+    out = np.full(given.q.shape, np.nan, dtypes.parse(case.dtype).numpy)
     plan = None if config is None else DecodePlan(emulated.current(), case.problem(), config)
     got = gpukit.attention_decode(**given.call, out=out, return_lse=True, plan=plan, **options)
     assert got[0] is out or np.shares_memory(got[0], out)
@@ -93,6 +93,39 @@ def test_an_even_cut_serves_other_lengths_later(form: str) -> None:
         given = inputs(now)
         got = gpukit.attention_decode(**given.call, return_lse=True, plan=plan)
         assert worst(got, given, now, Rules(mask="causal")) <= 1
+
+
+NARROW = {"bf16": "bf16", "f16": "f16", "e4m3": "bf16"}  # the output's type by the queries'
+
+
+@pytest.mark.parametrize("length", [0, 1, 16, 17, 65])
+@pytest.mark.parametrize("queries", NARROW)
+def test_a_cache_of_8_bits(queries: str, length: int) -> None:
+    case = Case((length,), 70, heads=6, kv_heads=2, queries=queries, dtype=NARROW[queries])
+    assert attend(case, cut("narrow_8")) <= 1
+
+
+@pytest.mark.parametrize(("page", "dim", "config"), [
+    (2, 64, cut("narrow_16", 2, 3)), (16, 96, even("narrow_8", 5)), (0, 128, cut("narrow_8", 4)),
+    (2, 192, even("narrow_16", 3)), (16, 256, cut("narrow_8", parts=3))], ids=str)
+def test_cuts_and_pages_of_8_bits(page: int, dim: int, config: Config) -> None:
+    case = Case((3, 100), 100, heads=9, page=page, dim=dim, queries="bf16")
+    assert attend(case, config) <= 1
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_terms_with_8_bits(term: str) -> None:
+    rules = replace(Rules(mask="causal"), **{term: TERMS[term]})
+    assert attend(Case((0, 60), 60, queries="bf16"), None, rules, **{term: TERMS[term]}) <= 1
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30, 0.0])
+def test_queries_of_any_size_with_8_bits(size: float) -> None:
+    case = Case((60,), 60, queries="bf16")
+    given = inputs(case)
+    q = (given.q * np.float64(size)).astype(dtypes.parse("bf16").numpy)
+    got = gpukit.attention_decode(**given.call | {"q": q}, return_lse=True)
+    assert worst(got, replace(given, q=q), case, Rules(mask="causal")) <= 1
 
 
 @pytest.mark.parametrize("page", [1, 2, 8, 16, 32, 64, 128])
@@ -263,6 +296,8 @@ def test_wrong_arguments_are_named() -> None:
     refused(ArgumentError, "k has dtype float16", k=k.astype(np.float16))
     refused(ArgumentError, "v has shape", v=k[:, :7])
     refused(ArgumentError, "k has shape", k=k[..., :32])
+    refused(ArgumentError, "v has dtype uint8, k bfloat16", v=np.zeros(k.shape, np.uint8))
+    refused(ArgumentError, "k_scale is for 8-bit arrays", k_scale=1.0)
     refused(ArgumentError, "k has strides", k=np.zeros((2, 8, 1, 66), k.dtype)[..., :64])
     refused(ArgumentError, "q has strides", q=q[..., ::-1])
     refused(ArgumentError, "3 heads", q=q[:, :, :3], k=np.repeat(k, 2, 2), v=np.repeat(k, 2, 2))
@@ -281,4 +316,8 @@ def test_wrong_arguments_are_named() -> None:
     refused(ArgumentError, "out overlaps k", k=k, out=k[..., :4, 0:1, :].swapaxes(1, 2))
     refused(ArgumentError, "plan is for keys=8",
             plan=DecodePlan.of(q, k, k), k=k[:, :7], v=k[:, :7])
+    narrow = {"k": np.zeros(k.shape, np.uint8), "v": np.zeros(k.shape, np.uint8)}
+    refused(ArgumentError, "q_scale is for 8-bit arrays", **narrow, q_scale=1.0)
+    refused(ArgumentError, "v_scale has shape", **narrow, v_scale=np.ones((2, 3), np.float32))
+    refused(ArgumentError, "k_scale must be a real number", **narrow, k_scale="1")
     refused(UnsupportedError, "head dim of 48", q=q[..., :48], k=k[..., :48], v=k[..., :48])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decode_cases import FORMS, MASKS, TERMS, Case, cut, error_of, inputs, worst
+from decode_cases import FORMS, MASKS, TERMS, Case, cut, error_of, even, inputs, worst
 
 import gpukit
 from gpukit import devices, dtypes
@@ -24,8 +24,13 @@ SKEWED = Case((0, 1, 517, 2100), 2100, heads=32, kv_heads=8, dim=128)
 
 
 def on_gpu(call: dict[str, Any]) -> dict[str, Any]:
-    return {name: cupy.asarray(value) if isinstance(value, np.ndarray) else value
+    return {name: cupy.asarray(stored(value)) if isinstance(value, np.ndarray) else value
             for name, value in call.items()}
+
+
+def stored(array: np.ndarray) -> np.ndarray:
+    """e4m3 as bytes: CuPy has no such type."""
+    return array.view("u1") if array.dtype.name == "float8_e4m3fn" else array
 
 
 def on_host(results: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -54,6 +59,35 @@ def test_cuts_and_pages(form: str, cluster: int, parts: int, page: int) -> None:
         pytest.skip("needs wgmma")
     case = replace(SKEWED, page=page, heads=16 if form.endswith("16") else 32)
     assert attend(case, cut(form, cluster, parts, warps=4)) <= 1
+
+
+@pytest.mark.parametrize("page", [0, 1, 2, 16, 64, 256])
+@pytest.mark.parametrize("ctas", [1, 7, 132, 264, 1000])
+@pytest.mark.parametrize("form", [*FORMS, "narrow_8"])
+def test_even_cuts_and_pages(form: str, ctas: int, page: int) -> None:
+    if form.startswith("warpgroup") and devices.get("cuda:0").properties.capability[0] != 9:
+        pytest.skip("needs wgmma")
+    case = replace(SKEWED, page=page, heads=16 if form.endswith("16") else 32,
+                   queries="bf16" if form == "narrow_8" else "")
+    assert attend(case, replace(even(form, ctas), warps=4)) <= 1
+
+
+@pytest.mark.parametrize("lengths", [(0,) * 40, (1,) * 40, tuple(range(0, 4000, 100)),
+                                     (20000, *[3] * 39), tuple(range(40))], ids=len)
+@pytest.mark.parametrize("queries", ["", "bf16"])
+def test_an_even_cut_of_many_sequences(queries: str, lengths: tuple[int, ...]) -> None:
+    case = Case(lengths, max(1, *lengths), heads=4, kv_heads=2, page=16, queries=queries)
+    form = "narrow_8" if queries else "transposed_8"
+    assert attend(case, replace(even(form, 264), warps=4)) <= 1
+
+
+@pytest.mark.parametrize("group", [1, 3, 8, 9, 33])
+@pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
+@pytest.mark.parametrize("queries", ["bf16", "f16", "e4m3"])
+def test_what_is_chosen_for_8_bits(queries: str, dim: int, group: int) -> None:
+    case = Case((45, 300), 300, tokens=2, heads=2 * group, kv_heads=2, dim=dim, queries=queries,
+                dtype="f16" if queries == "f16" else "bf16")
+    assert attend(case) <= 1
 
 
 @pytest.mark.parametrize("group", [1, 2, 3, 8, 9, 16, 17, 64, 65])
@@ -111,8 +145,10 @@ def test_a_captured_call_serves_other_lengths(planned: bool) -> None:
             assert worst(on_host((out, lse)), given, now, CAUSAL) <= 1
 
 
-def test_all_bits_of_many_runs_are_equal() -> None:
-    case = replace(SKEWED, lengths=(2100,) * 16)
+@pytest.mark.parametrize("queries", ["", "bf16"])
+@pytest.mark.parametrize("batch", [4, 16, 64])
+def test_all_bits_of_many_runs_are_equal(batch: int, queries: str) -> None:
+    case = replace(SKEWED, lengths=(2100, *range(7, 7 * batch, 7)), queries=queries)
     call = on_gpu(inputs(case).call)
     first = gpukit.attention_decode(**call)
     for _ in range(200):

@@ -16,12 +16,15 @@ from gpukit.bench.families.yardstick import copy_ceiling
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import UnsupportedError
-from gpukit.kernels.attention_decode import CLUSTERS, STAGES
+from gpukit.kernels.attention_decode import CLUSTERS, CUTS, STAGES
 from gpukit.ops.attention.plan import KINDS
 
 _MOST_EMULATED = 1 << 21  # elements of the caches; some seconds per case
 _CUTS = (
-    Axis("parts", (AUTO,), Auto(minimum=1), "splits of a sequence's keys that meet in memory"),
+    Axis("cut", (AUTO,), Auto(CUTS), "every KV head's keys in as many parts, or as many for all "
+         "CTAs"),
+    Axis("parts", (AUTO,), Auto(minimum=1), "splits of a sequence's keys that meet in memory; all "
+         "CTAs of an even cut"),
     Axis("cluster", (AUTO,), Auto(CLUSTERS), "splits that meet in a cluster"),
     Axis("stages", (AUTO,), Auto(STAGES), "tiles of K and of V in a ring"),
 )
@@ -51,19 +54,25 @@ class DecodeFamily:
             Axis("page", (0,), Integers(0, maximum=256), "rows of a page, a power of two; 0: no "
                  "pages", metavar="ROWS[,...]"),
             Axis("layout", ("bshd",), Choices(("bshd", "bhsd")), "of a cache without pages"),
+            Axis("lengths", ("equal",), Choices(("equal", "mixed")), "mixed: --length is the "
+                 "longest's, most are much shorter"),
             Axis("dtype", ("bf16",), DTypes(("bf16", "f16")), "of q, k, v and out",
                  metavar="DTYPE[,...]"),
+            Axis("cache", ("same",), Choices(("same", "e4m3")), "of k and v"),
             *_CUTS,
         )
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
         """The product of the axes, cuts and kernels innermost: a problem's rows stand together."""
-        names = ("dtype", "dim", "heads", "tokens", "page", "layout", "batch", "length")
+        names = ("dtype", "cache", "dim", "heads", "tokens", "page", "layout", "lengths", "batch",
+                 "length")
         cuts = tuple(axis.name for axis in _CUTS)
         found = []
-        for dtype, d, (h, kv), t, page, layout, b, s in itertools.product(
+        for dtype, cache, d, (h, kv), t, page, layout, lengths, b, s in itertools.product(
                 *(selection[name] for name in names)):
             lies = {} if page else {"layout": layout}
+            lies |= {"cache": cache} if cache != "same" else {}
+            lies |= {"lengths": lengths} if lengths != "equal" else {}
             for kernel, *values in itertools.product(
                     *(selection[name] for name in ("kernel", *cuts))):
                 cut = {n: x for n, x in zip(cuts, values, strict=True) if x != AUTO}

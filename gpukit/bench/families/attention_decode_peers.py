@@ -1,6 +1,7 @@
 """What decoding is compared with, on the same q and caches; each allocates its own output.
 
-cudnn, flash: torch's scaled_dot_product_attention with that backend alone; caches without pages.
+plain:        gpukit's own kernel with queries on the MMA's M: what transposing gains.
+cudnn, flash: torch's scaled_dot_product_attention with that backend alone; equal lengths, no pages.
 fa3:          FlashAttention-3's flash_attn_with_kvcache, from whichever package has it.
 flashinfer:   its batch decode over pages, with tensor cores; a cache without pages is a page each.
 """
@@ -12,8 +13,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpukit.bench.families.buffers import Launch, as_torch, torch_stream
 from gpukit.errors import UnsupportedError
+from gpukit.ops.attention.decode import DecodePlan
+from gpukit.ops.attention.plan import choose
 
 _WORKSPACE = 256 << 20  # bytes; what FlashInfer's documentation asks for, and some
 
@@ -26,13 +32,20 @@ class Problem:
         q: [sequences, tokens, heads, dim].
         caches: k and v per slot, [sequences or pages, rows, KV heads, dim].
         table: uint32 [sequences, entries] or None.
-        length: keys of every sequence.
+        lengths: keys of each sequence, on the host.
+        on_device: the same, if gpukit's call gets them.
     """
 
     q: Any
     caches: Sequence[tuple[Any, ...]]
     table: Any
-    length: int
+    lengths: NDArray[np.uint32]
+    on_device: Any
+
+    def require_16_bits(self) -> None:
+        """Raise UnsupportedError if the cache has 8."""
+        if self.caches[0][0].dtype != self.q.dtype:
+            raise UnsupportedError("it takes a cache of q's type")
 
 
 #: A launch, and the last result it gave, as a CuPy array like out.
@@ -64,8 +77,9 @@ def _sdpa(backend: str, problem: Problem) -> Made:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    if problem.table is not None:
-        raise UnsupportedError("torch gives it no pages")
+    problem.require_16_bits()
+    if problem.table is not None or len(set(problem.lengths)) > 1:
+        raise UnsupportedError("torch gives it no pages and no lengths")
     if problem.q.shape[1] > 1:
         raise UnsupportedError("torch aligns its causal mask to the first key")
     shared = problem.q.shape[2] != problem.caches[0][0].shape[2]
@@ -91,8 +105,9 @@ def _flash(problem: Problem) -> Made:
 def _fa3(problem: Problem) -> Made:
     import torch
 
+    problem.require_16_bits()
     attend = _fa3_function()
-    lengths = torch.full((problem.q.shape[0],), problem.length, dtype=torch.int32, device="cuda")
+    lengths = torch.as_tensor(problem.lengths.astype(np.int32), device="cuda")
     pages = {} if problem.table is None else {"page_table": as_torch(problem.table.view("i4"))}
 
     def call(q: Any, k: Any, v: Any) -> Any:
@@ -114,6 +129,7 @@ def _fa3_function() -> Any:
 def _flashinfer(problem: Problem) -> Made:
     import torch
 
+    problem.require_16_bits()
     flashinfer = import_module("flashinfer")
     if problem.q.shape[1] > 1:
         raise UnsupportedError("its batch decode takes one token of a sequence")
@@ -122,12 +138,12 @@ def _flashinfer(problem: Problem) -> Made:
     if not k.flags.c_contiguous:
         raise UnsupportedError("it takes pages without gaps")
     page = k.shape[1]
-    entries = 1 if problem.table is None else problem.table.shape[1]
-    starts = torch.arange(batch + 1, dtype=torch.int32, device="cuda") * entries
-    numbers = (torch.arange(batch, dtype=torch.int32, device="cuda") if problem.table is None
-               else as_torch(problem.table.view("i4")).reshape(-1))
-    last = torch.full((batch,), problem.length - (entries - 1) * page, dtype=torch.int32,
-                      device="cuda")
+    used = -(-problem.lengths.astype(np.int64) // page)  # pages
+    table = (np.arange(batch)[:, None] if problem.table is None
+             else problem.table.get().astype(np.int64))
+    numbers = np.concatenate([row[:n] for row, n in zip(table, used, strict=True)])
+    starts, numbers, last = (torch.as_tensor(x.astype(np.int32), device="cuda") for x in (
+        np.concatenate([[0], used.cumsum()]), numbers, problem.lengths - (used - 1) * page))
     workspace = torch.empty(_WORKSPACE, dtype=torch.uint8, device="cuda")
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=True)
     wrapper.plan(starts, numbers, last, heads, k.shape[2], dim, page,
@@ -135,6 +151,21 @@ def _flashinfer(problem: Problem) -> Made:
     return _on_torch(problem, lambda q, k, v: wrapper.run(q[:, 0], (k, v)))
 
 
+def _plain(problem: Problem) -> Made:
+    import gpukit
+
+    q, (k, v), table = problem.q, problem.caches[0], problem.table
+    plan = DecodePlan.of(q, k, v, page_table=table)
+    plan = DecodePlan(plan.device, plan.problem, choose(plan.problem, "plain"))
+    last: list[Any] = [None]
+
+    def launch(slot: int) -> None:
+        last[0] = gpukit.attention_decode(q, *problem.caches[slot], lengths=problem.on_device,
+                                          page_table=table, out=last[0], plan=plan)
+
+    return launch, lambda: last[0]
+
+
 PEERS: dict[str, Callable[[Problem], Made]] = {
-    "cudnn": _cudnn, "flash": _flash, "fa3": _fa3, "flashinfer": _flashinfer,
+    "plain": _plain, "cudnn": _cudnn, "flash": _flash, "fa3": _fa3, "flashinfer": _flashinfer,
 }

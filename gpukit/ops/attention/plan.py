@@ -24,6 +24,9 @@ KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys the
 _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which registers spill
 _FILLED = 0.75  # of the SMs: then the others are not missed
 _LONG = 16  # steps of an SM from which an even cut pays
+_RESIDENT, _RESIDENT_NARROW = 2, 3  # CTAs of an even cut per SM
+_MOST_STEPS = 1 << 30  # that kernels can count
+_DEEPEST = 3  # tiles of a ring: more gain nothing
 _CLUSTER = 8  # the largest that every GPU takes
 
 
@@ -128,32 +131,57 @@ class Config:
         return self.parts if self.cut == "even" else p.sequences * self.units(p) * self.cluster
 
 
-def choose(p: Problem, kind: str | None = None) -> Config:
-    """The cut for a problem: as many splits as give every SM a CTA.
-
-    On an H200, 32 query heads to 8 of keys, dim 128: one CTA per SM is faster than two by 2 % at 16
-    sequences of 8192 keys and by 8 % at one; splits that meet in a cluster, through shared memory,
-    are faster than those that meet in global memory by 12 % at one sequence of 1024 keys, but
-    clusters of CTAs with larger rings start late.
+def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Config:
+    """The cut for a problem.
 
     Args:
         kind: one of `KINDS`; the GPU's best by default.
+        cut: "grid" or "even"; the better one by default: even where SMs have work for long.
     """
-    form = _form(p, kind or _kind(p))
-    shape = Config(form, 4, 1, 1, 1, 1)
-    units = max(1, p.sequences * shape.units(p))
-    step = STEP if shape.spec is D7 else TILE * shape.warps
+    shape = Config(_form(p, kind or _kind(p)), 4, 1, 1, 1, 1)
+    steps = _units(p, shape) * -(-p.keys // _step(shape))
+    best = "even" if _LONG * p.sms <= steps < _MOST_STEPS and not _in_cluster(p, shape) else "grid"
+    return _even(p, shape) if (cut or best) == "even" else _grid(p, shape)
+
+
+def _even(p: Problem, shape: Config) -> Config:
+    """As many CTAs as have room on the GPU at a time, as many keys for each."""
+    even = replace(shape, cut="even")
+    resident = max(1, min(_RESIDENT_NARROW if p.queries else _RESIDENT, _resident(even, p)))
+    return replace(even, parts=resident * p.sms, stages=_stages(even, p, _DEEPEST, resident))
+
+
+def _grid(p: Problem, shape: Config) -> Config:
+    """As many splits as give every SM a CTA.
+
+    On an H200, 32 query heads to 8 of keys, dim 128: one CTA per SM is faster than two by 8 % at
+    one sequence of 8192 keys; splits that meet in a cluster, through shared memory, are faster than
+    those that meet in global memory by 12 % at one sequence of 1024 keys, but clusters of CTAs with
+    larger rings start late.
+    """
+    units, step = _units(p, shape), _step(shape)
     useful = max(1, p.keys // step)  # splits that give every warp a tile
     cluster, parts = 1, max(1, min(useful, _splits(units, p.sms)))
-    if units * _CLUSTER <= p.sms and useful <= 2 * _CLUSTER:
+    if _in_cluster(p, shape):
         cluster, parts = _power_of_two(min(useful, _CLUSTER)), 1
-    elif units * -(-p.keys // step) >= _LONG * p.sms and p.keys < 1 << 24:
-        even = replace(shape, cut="even")
-        resident = min(3 if p.queries else 2, _resident(even, p))
-        return replace(even, parts=resident * p.sms, stages=_stages(even, p, 3, resident))
     steps = -(-p.keys // (cluster * parts * step))
     resident = min(2, -(-units * cluster * parts // p.sms))
     return replace(shape, cluster=cluster, parts=parts, stages=_stages(shape, p, steps, resident))
+
+
+def _units(p: Problem, shape: Config) -> int:
+    """Of all sequences."""
+    return max(1, p.sequences * shape.units(p))
+
+
+def _step(shape: Config) -> int:
+    """Keys that a CTA's warps take at a time."""
+    return STEP if shape.spec is D7 else TILE * shape.warps
+
+
+def _in_cluster(p: Problem, shape: Config) -> bool:
+    """A cluster's CTAs are enough for the keys, and the SMs for a cluster per unit."""
+    return _units(p, shape) * _CLUSTER <= p.sms and p.keys // _step(shape) <= 2 * _CLUSTER
 
 
 def _kind(p: Problem) -> str:
@@ -179,8 +207,9 @@ def _form(p: Problem, kind: str) -> str:
 def _stages(shape: Config, p: Problem, steps: int, resident: int) -> int:
     """The deepest ring of at most 3 tiles, for more gains nothing, that steps can fill and that so
     many CTAs of an SM have room for."""
+    deepest = min(_DEEPEST, max(1, steps))
     fitting = [n for n in STAGES
-               if n <= min(3, max(1, steps)) and _resident(replace(shape, stages=n), p) >= resident]
+               if n <= deepest and _resident(replace(shape, stages=n), p) >= resident]
     return max(fitting, default=1)
 
 
