@@ -44,9 +44,12 @@ template <int H, int REGS> __device__ __forceinline__ f32 row_max(const f32 (&s)
 }
 struct Softmax {
     f32 max[2], sum[2];  // sums of this thread's columns only
+    f32 limit[2];
+    Rise now;
 
     __device__ __forceinline__ Softmax()
-        : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f} {}
+        : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f},
+          limit{minus_infinity(), minus_infinity()}, now{{0.0f, 0.0f}, {0.0f, 0.0f}} {}
 
     // What a block does to row H.
     template <int H, int REGS>
@@ -65,6 +68,11 @@ struct Softmax {
         return rise;
     }
 
+    // Whether a score of row H is so far above the base of weights that they might overflow.
+    template <int H, int REGS> __device__ __forceinline__ bool outgrown(const f32 (&s)[REGS]) const {
+        return row_max<H>(s) > limit[H];
+    }
+
     // Scores of row H become weights.
     template <int H, int REGS>
     __device__ __forceinline__ void weigh_row(f32 (&s)[REGS], const Rise& rise, f32 c) {
@@ -78,6 +86,18 @@ struct Softmax {
             }
         }
         sum[H] += more[0] + more[1];
+    }
+    // Those of both, of some registers.
+    template <int FROM, int TO, int REGS>
+    __device__ __forceinline__ void weigh_part(f32 (&s)[REGS], const Rise& rise, f32 c) {
+        f32 more[4] = {};
+#pragma unroll
+        for (int i = FROM; i < TO; i++) {
+            s[i] = ptx::ex2(fmaf(s[i], c, -rise.base[i / 2 % 2]));
+            more[i % 4] += s[i];
+        }
+        sum[0] += more[0] + more[1];
+        sum[1] += more[2] + more[3];
     }
     // Those of both.
     template <int REGS>

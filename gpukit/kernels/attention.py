@@ -25,7 +25,7 @@ _CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and valu
 
 _TURNS = Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")
 
-_TRIAL = Tunable("trial", tuple(range(128)), 0, "orders under trial")
+_TRIAL = Tunable("trial", tuple(range(512)), 0, "orders under trial")
 
 _RESULTS = (
     Param("out", "pointer", "[batch, queries, heads, dv] by the steps that follow"),

@@ -132,8 +132,16 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
         wgmma::wait<0>();
         const i32 j = job.end - 1;
         scores_done(s, j == job.first);
-        softmax.weigh(s, look(s, softmax, job, j), c);
+        const Rise rise = look(s, softmax, job, j);
+        settle_base(softmax, rise);
+        softmax.weigh(s, rise, c);
         pack_all<T>(p, s);
+    }
+
+    __device__ __forceinline__ void settle_base(Softmax& softmax, const Rise& rise) const {
+        softmax.now = rise;
+        softmax.limit[0] = softmax.max[0] + 8.0f / c;
+        softmax.limit[1] = softmax.max[1] + 8.0f / c;
     }
 
     // Scores of block j, while the weights of the block before, maybe of the tile before, are used.
@@ -151,6 +159,28 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
         wgmma::wait<1>();
         scores_done(s, j == job.first);
         mask(s, job, j);
+        if constexpr ((TRIAL & 128) && !NEW) {
+            const bool grown = softmax.template outgrown<0>(s) | softmax.template outgrown<1>(s);
+            if (__any_sync(0xffffffff, grown)) {
+                wgmma::wait<0>();
+                wgmma::hold(o);
+                const Rise rise = softmax.rise(s, c);
+                softmax.now = rise;
+                softmax.limit[0] = softmax.max[0] + 8.0f / c;
+                softmax.limit[1] = softmax.max[1] + 8.0f / c;
+                scale_rows(o, rise);
+            }
+            constexpr int EARLY = TRIAL & 256 ? S::N / 16 * 3 / 4 * 8 : S::N / 2;
+            softmax.template weigh_part<0, EARLY>(s, softmax.now, c);
+            wgmma::after(softmax.sum[0] + softmax.sum[1]);
+            wgmma::wait<0>();
+            wgmma::hold(o);
+            wgmma::hold(p);
+            release_v();
+            softmax.template weigh_part<EARLY, S::N / 2>(s, softmax.now, c);
+            pack_all<T>(p, s);
+            return;
+        }
         Rise rise;
         softmax.template rise_row<0>(s, c, rise);
         if constexpr (TRIAL & 32) wgmma::after(rise.correction[0]);
@@ -192,7 +222,9 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
         wgmma::wait<0>();
         const i32 j = job.end - 1;
         scores_done(s, j == job.first);
-        softmax.weigh(s, look(s, softmax, job, j), c);
+        const Rise rise = look(s, softmax, job, j);
+        settle_base(softmax, rise);
+        softmax.weigh(s, rise, c);
         pack_all<T>(p, s);
     }
 
