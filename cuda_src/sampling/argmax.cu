@@ -9,13 +9,21 @@
 #include "sampling/slice.cuh"
 #include "sampling/team.cuh"
 
+template <class T, int N> __device__ __forceinline__ f32 largest_of(const Vec<T, N>& v) {
+    f32 best = to_f32(v.lane[0]);
+#pragma unroll
+    for (int j = 1; j < N; ++j) best = fmaxf(best, to_f32(v.lane[j]));  // drops a NaN
+    return best;
+}
+
 template <class T, int VEC, int UNROLL, int THREADS>
 __device__ __forceinline__ u64 best_of(const T* row, Part part) {
     using V = Vec<T, VEC>;
     const V* from = reinterpret_cast<const V*>(row + part.first);
     const int vectors = part.count / VEC;
     f32 best = -INF;
-    u32 where = 0xffffffff;  // of this thread's tokens the first of its maximum: they come in order
+    V winner;  // of this thread's vectors the first that has its maximum: they come in order
+    int at = -1;
     for (int base = threadIdx.x; base < vectors; base += THREADS * UNROLL) {
         V v[UNROLL];
 #pragma unroll
@@ -24,11 +32,14 @@ __device__ __forceinline__ u64 best_of(const T* row, Part part) {
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u)
             if (base + u * THREADS < vectors)
-#pragma unroll
-                for (int j = 0; j < VEC; ++j)
-                    if (const f32 x = to_f32(v[u].lane[j]); x > best)
-                        best = x, where = part.first + (base + u * THREADS) * VEC + j;
+                if (const f32 x = largest_of(v[u]); x > best)
+                    best = x, winner = v[u], at = base + u * THREADS;
     }
+    u32 where = 0xffffffff;
+    if (at >= 0)
+#pragma unroll
+        for (int j = VEC - 1; j >= 0; --j)
+            if (to_f32(winner.lane[j]) == best) where = part.first + at * VEC + j;
     for (int i = vectors * VEC + threadIdx.x; i < part.count; i += THREADS)
         if (const f32 x = to_f32(row[part.first + i]); x > best) best = x, where = part.first + i;
     return where == 0xffffffff ? key::with_index(-INF, 0) : key::with_index(best + 0.0f, where);

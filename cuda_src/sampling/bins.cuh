@@ -25,6 +25,9 @@ template <int THREADS> struct Bins {
         const u32 carry = u32(value >> 32) + (before + u32(value) < before);
         if (carry) atomicAdd(&high[bin], carry);
     }
+    __device__ __forceinline__ void set(u32 bin, u64 value) {
+        low[bin] = u32(value), high[bin] = u32(value >> 32);
+    }
     __device__ __forceinline__ u64 sum(int bin) const { return u64(high[bin]) << 32 | low[bin]; }
 
     // Finds the highest bin that, with those above it, reaches `need`; the lowest if none does.

@@ -2,20 +2,19 @@
 // the token with the largest logit / T + G, G = -log(E), E = -log1p(-v) with v of 32 random bits.
 //
 // v = (bits + 0.5) / 2^32, so G reaches from -3.1 to 22.9: the winning tail, small v, is dense. Token t
-// takes word t % 4 of Philox block t / 4 of (seed, position). The noise is what costs: it is drawn only
-// where the largest possible noise could still win.
+// takes word t % 4 of Philox block t / 4 of (seed, position). A token beats the score `most` only if
+// v < e^(x / T - most), as E >= v: one exponential tells, and the logarithms are left to the few that may.
 //
 // Temperatures up to 1e-5 take the first maximum, +infinity wins; a NaN counts as -infinity. A row of
 // nothing else gives 0.
 //
 // Limits: the row pitch and base are aligned to VEC elements.
 #include "common/dsmem.cuh"
+#include "common/math.cuh"
 #include "sampling/blocks.cuh"
 #include "sampling/philox.cuh"
 #include "sampling/settings.cuh"
 #include "sampling/team.cuh"
-
-constexpr f32 MOST_NOISE = 23.0f;
 
 // -log(-log1p(-v)); near v = 0, where 1 - v has lost v's digits, by v + v^2 / 2 + v^3 / 3.
 __device__ __forceinline__ f32 gumbel(u32 bits) {
@@ -24,6 +23,35 @@ __device__ __forceinline__ f32 gumbel(u32 bits) {
     const f32 e = v < 0.004f ? small : -logf(1.0f - v);
     return -logf(fmaxf(e, 1e-30f));
 }
+
+// The best score that a thread has seen, and the bar for those to come.
+struct Race {
+    const bool noise;
+    const f32 inverse, scale = inverse * 1.44269504f;
+    u64 best = 0;
+    f32 most = -INF, bar = INF;  // bar: -most / ln 2, and what rounding may do to it
+
+    // False only for a token that does not beat `most`.
+    __device__ __forceinline__ bool may_win(f32 x, u32 bits) const {
+        if (!noise) return x > most;
+        const f32 v = __uint_as_float(bits >> 9 | 0x3f800000);  // 1 + v, rounded down
+        return v <= 1.0f + ptx::ex2(fmaf(x, scale, bar));
+    }
+
+    __device__ __forceinline__ void enter(f32 x, u32 token, u32 bits) {
+        const f32 y = key::clean(x) * inverse;
+        if (y == -INF) return;
+        const f32 score = noise ? y + gumbel(bits) : y;
+        best = max(best, key::with_index(score, token));
+        raise(score);
+    }
+
+    __device__ __forceinline__ void raise(f32 score) {
+        most = fmaxf(most, score);
+        const f32 b = -1.44269504f * most;
+        bar = b + (fabsf(b) * 1e-6f + 1e-3f);
+    }
+};
 
 template <class T, int VEC, int THREADS, int CLUSTER>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS)
@@ -41,8 +69,7 @@ gumbel_argmax(const T* logits, const f32* temperature, const u64* seed, const i6
     const i64 at = setting(position, row, position0);
     const Logits<T, VEC> from = {logits + row * pitch, nullptr, u32(V)};
 
-    u64 best = 0;
-    f32 most = -INF;
+    Race race = {!greedy, inverse};
     const u32 blocks = u32(V - 1) / ROUND + 1;
     for (u32 b = rank * WARPS + warp::index(); b < blocks; b += CLUSTER * WARPS) {
         f32 x[32];
@@ -50,23 +77,20 @@ gumbel_argmax(const T* logits, const f32* temperature, const u64* seed, const i6
 #pragma unroll
         for (int i = 0; i < 32; i += 4) {
             const u32 token = b * ROUND + from.at(warp::lane(), i);
-            f32 y[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) y[j] = key::clean(x[i + j]) * inverse;
-            const f32 top = fmaxf(fmaxf(y[0], y[1]), fmaxf(y[2], y[3]));
-            if (top == -INF || top + (greedy ? 0.0f : MOST_NOISE) < most) continue;
             uint4 w = {0, 0, 0, 0};
             if (!greedy) w = philox::words(key0, at, token / 4, philox::Domain::gumbel);
             const u32 bits[4] = {w.x, w.y, w.z, w.w};
+            bool may = false;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                const f32 score = y[j] + (greedy || y[j] == -INF ? 0.0f : gumbel(bits[j]));
-                if (y[j] > -INF) best = max(best, key::with_index(score, token + j));
-                most = fmaxf(most, score);
-            }
+            for (int j = 0; j < 4; ++j) may |= race.may_win(x[i + j], bits[j]);
+            if (may)
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    if (race.may_win(x[i + j], bits[j])) race.enter(x[i + j], token + j, bits[j]);
+            if (i == 0) race.raise(warp_largest(race.most));  // of 128 tokens: few of the rest pass
         }
     }
-    best = team::warp_max(best);
+    u64 best = team::warp_max(race.best);
     if (warp::lane() == 0) warps[threadIdx.x / 32] = best;
     if constexpr (CLUSTER > 1) cluster::wait();
     __syncthreads();

@@ -12,9 +12,8 @@ namespace philox {
 enum class Domain : u32 { uniform, draw, gumbel, accept, residual };
 
 __device__ __forceinline__ uint4 round(uint4 c, u32 k0, u32 k1) {
-    const u32 high0 = __umulhi(0xD2511F53u, c.x), low0 = 0xD2511F53u * c.x;
-    const u32 high1 = __umulhi(0xCD9E8D57u, c.z), low1 = 0xCD9E8D57u * c.z;
-    return {high1 ^ c.y ^ k0, low1, high0 ^ c.w ^ k1, low0};
+    const u64 a = u64(0xD2511F53u) * c.x, b = u64(0xCD9E8D57u) * c.z;  // one instruction each
+    return {u32(b >> 32) ^ c.y ^ k0, u32(b), u32(a >> 32) ^ c.w ^ k1, u32(a)};
 }
 
 __device__ __forceinline__ uint4 words(u64 seed, i64 position, u32 block, Domain domain) {

@@ -1,14 +1,14 @@
-// Softmax of each row at its temperature, every warp with a block of the row in its registers.
+// Softmax of each row at its temperature, every warp with one or two blocks of the row in its registers.
 //
 // A cluster of CTAs takes a row, then the next: one read, one write, one barrier of the cluster. Every
-// warp finds the maximum of its 1024 logits and the sum of their exponentials relative to it; all warps
-// learn all these pairs, combine them in the same order, and scale what they hold. With STAGES the next
-// row's logits arrive by bulk copies meanwhile, so that reads and writes overlap.
+// warp finds the maximum of its logits and the sum of their exponentials relative to it; all warps learn
+// all these pairs, combine them in the same order, and scale what they hold. With STAGES the logits of
+// that many rows to come arrive by bulk copies meanwhile, so that reads and writes overlap.
 //
 // Temperatures up to 1e-5 put all on the first maximum, as does +infinity. A NaN counts as -infinity; a
 // row of nothing else gives zeros.
 //
-// Limits: CLUSTER * THREADS / 32 blocks of 1024; the row pitches and bases are aligned to VEC and
+// Limits: PER * CLUSTER * THREADS / 32 blocks of 1024; the row pitches and bases are aligned to VEC and
 // OUT_VEC elements; with STAGES, VEC elements are 16 bytes.
 #include "common/bulk.cuh"
 #include "common/dsmem.cuh"
@@ -37,10 +37,11 @@ template <class T, int VEC> struct BlockOfRow {
 
     __device__ __forceinline__ int whole() const { return count / RUN * RUN; }
 
+    template <int KEEP>
     __device__ __forceinline__ void fetch(T* stage, const T* row, mbarrier::Barrier* full) const {
-        if (warp::lane() != 0 || whole() == 0) return;
-        mbarrier::arrive_and_expect(full, whole() * sizeof(T));
-        bulk::load(stage, row + base, whole() * sizeof(T), full);
+        if (whole() == 0) return;
+        if constexpr (KEEP) bulk::load(stage, row + base, whole() * sizeof(T), full);
+        else bulk::load_once(stage, row + base, whole() * sizeof(T), full);
     }
 
     // From the stage, but for what is left of 16 bytes at the row's end.
@@ -64,7 +65,7 @@ template <class T, int VEC> struct BlockOfRow {
             if (j < n) run.lane[j] = from[j];
     }
 
-    template <int OUT_VEC, class OUT>
+    template <int OUT_VEC, Cache CACHE, class OUT>
     __device__ __forceinline__ void write(OUT* row, const f32 (&x)[32], f32 scale) const {
         constexpr int PIECE = OUT_VEC < RUN ? OUT_VEC : RUN;
         using Piece = Vec<OUT, PIECE>;
@@ -75,7 +76,7 @@ template <class T, int VEC> struct BlockOfRow {
 #pragma unroll
             for (int j = 0; j < PIECE; ++j) piece.lane[j] = from_f32<OUT>(x[i + j] * scale);
             if (at + PIECE <= count) {
-                store<Cache::stream>(reinterpret_cast<Piece*>(row + base + at), piece);
+                store<CACHE>(reinterpret_cast<Piece*>(row + base + at), piece);
             } else {
 #pragma unroll
                 for (int j = 0; j < PIECE; ++j)
@@ -91,12 +92,12 @@ __device__ __forceinline__ f32 warp_added(f32 x) {
     return x;
 }
 
-// Replaces logits by their exponentials; their sum.
+// Replaces logits by their exponentials; this lane's sum.
 __device__ __forceinline__ f32 exponentials(f32 (&x)[32], const Weigh& weigh) {
     f32 part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < 32; ++i) part[i % 4] += x[i] = weigh(x[i]);
-    return warp_added((part[0] + part[1]) + (part[2] + part[3]));
+    return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
 // What all the blocks' pairs come to: the row's maximum, and the sum relative to it.
@@ -119,50 +120,121 @@ __device__ __forceinline__ f32 combine(const u64 (&pair)[WARPS], f32 temperature
     return warp_added(sum);
 }
 
-template <class T, class OUT, int VEC, int OUT_VEC, int THREADS, int CLUSTER, int STAGES, int BLOCKS>
+// A warp's blocks of a row, and where the rows to come are staged.
+template <class T, int VEC, int PER, int STAGES, int KEEP> struct RowWarp {
+    using Block = BlockOfRow<T, VEC>;
+    static constexpr int RING = STAGES ? STAGES : 1;
+
+    const int me;
+    const i32 V;
+    T* stages;
+    mbarrier::Barrier* full;
+
+    __device__ __forceinline__ Block block(int p) const { return Block(me * PER + p, V); }
+    __device__ __forceinline__ T* stage(int turn, int p) const {
+        return stages + (turn % RING * PER + p) * ROUND;
+    }
+
+    __device__ __forceinline__ void fetch(int turn, const T* row) const {
+        if (STAGES == 0 || warp::lane() != 0 || block(0).whole() == 0) return;
+        mbarrier::Barrier* landed = &full[turn % RING];
+        u32 tokens = 0;
+        for (int p = 0; p < PER; ++p) tokens += block(p).whole();
+        mbarrier::arrive_and_expect(landed, tokens * sizeof(T));
+        for (int p = 0; p < PER; ++p) block(p).template fetch<KEEP>(stage(turn, p), row, landed);
+    }
+
+    __device__ __forceinline__ void read(int turn, const T* row, f32 (&x)[PER][32]) const {
+        if constexpr (STAGES > 0)
+            if (block(0).whole()) mbarrier::wait(&full[turn % RING], turn / RING & 1);
+#pragma unroll
+        for (int p = 0; p < PER; ++p) {
+            const Block part = block(p);
+            if constexpr (STAGES > 0) {
+                part.read(stage(turn, p), row, x[p]);
+            } else if (part.count) {
+                Logits<T, VEC>{row, nullptr, u32(V)}.read(part.base, x[p]);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 32; ++i) x[p][i] = -INF;
+            }
+#pragma unroll
+            for (int i = 0; i < 32; ++i) x[p][i] = key::clean(x[p][i]);
+        }
+        __syncwarp();
+    }
+
+    __device__ __forceinline__ static f32 maximum(const f32 (&x)[PER][32]) {
+        f32 most = largest(x[0]);
+        if constexpr (PER > 1) most = fmaxf(most, largest(x[1]));
+        return warp_largest(most);
+    }
+
+    __device__ __forceinline__ static f32 sum(f32 (&x)[PER][32], const Weigh& weigh) {
+        f32 sum = exponentials(x[0], weigh);
+        if constexpr (PER > 1) sum += exponentials(x[1], weigh);
+        return warp_added(sum);
+    }
+
+    // The first of this warp's tokens whose logit is `top`.
+    __device__ __forceinline__ u32 first_of(const f32 (&x)[PER][32], f32 top) const {
+        u32 first = 0xffffffff;
+#pragma unroll
+        for (int p = PER - 1; p >= 0; --p)
+#pragma unroll
+            for (int i = 31; i >= 0; --i)
+                if (x[p][i] == top) first = block(p).base + Logits<T, VEC>::at(warp::lane(), i);
+        return __reduce_min_sync(0xffffffff, first);
+    }
+
+    // All on one token.
+    __device__ __forceinline__ void one_hot(f32 (&x)[PER][32], u32 token) const {
+#pragma unroll
+        for (int p = 0; p < PER; ++p)
+#pragma unroll
+            for (int i = 0; i < 32; ++i)
+                x[p][i] = block(p).base + Logits<T, VEC>::at(warp::lane(), i) == token;
+    }
+};
+
+template <class T, class OUT, int VEC, int OUT_VEC, int THREADS, int CLUSTER, int STAGES, int BLOCKS,
+          int PER, int KEEP>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
 softmax(const T* logits, const f32* temperature, OUT* out, i64 pitch, i64 out_pitch, i32 V,
         f32 temperature0, i64 rows) {
     constexpr int WARPS = THREADS / 32, ALL = WARPS * CLUSTER;
     extern __shared__ __align__(128) u8 memory[];
     __shared__ SoftmaxBoard<ALL> board;
-    __shared__ mbarrier::Barrier full[WARPS];
+    using Own = RowWarp<T, VEC, PER, STAGES, KEEP>;
+    __shared__ mbarrier::Barrier full[WARPS][Own::RING];
     const u32 rank = CLUSTER > 1 ? cluster::rank() : 0;
     const int mine = warp::index(), me = int(rank) * WARPS + mine;
-    const i64 teams = gridDim.x / CLUSTER;
-    const BlockOfRow<T, VEC> block(me, V);
-    T* stage = reinterpret_cast<T*>(memory) + mine * ROUND;
+    const i64 teams = gridDim.x / CLUSTER, start = blockIdx.x / CLUSTER;
+    const Own own = {me, V, reinterpret_cast<T*>(memory) + mine * Own::RING * PER * ROUND, full[mine]};
     auto meet = [] { CLUSTER > 1 ? cluster::sync() : __syncthreads(); };
 
-    i64 row = blockIdx.x / CLUSTER;
     if constexpr (STAGES > 0) {
-        if (warp::lane() == 0) mbarrier::init(&full[mine], 1), mbarrier::fence_init();
+        if (warp::lane() == 0) {
+            for (int i = 0; i < STAGES; ++i) mbarrier::init(&full[mine][i], 1);
+            mbarrier::fence_init();
+        }
         __syncwarp();
-        block.fetch(stage, logits + row * pitch, &full[mine]);
+        for (int i = 0; i < STAGES; ++i)
+            if (start + i * teams < rows) own.fetch(i, logits + (start + i * teams) * pitch);
     }
     if constexpr (CLUSTER > 1) cluster::sync();  // nobody writes into a CTA that has not started
+    i64 row = start;
     for (int turn = 0; row < rows; row += teams, ++turn) {
-        const T* from = logits + row * pitch;
-        f32 x[32];
-        if constexpr (STAGES > 0) {
-            if (block.whole()) mbarrier::wait(&full[mine], turn & 1);
-            block.read(stage, from, x);
-            __syncwarp();
-            if (row + teams < rows) block.fetch(stage, from + teams * pitch, &full[mine]);
-        } else if (block.count) {
-            Logits<T, VEC>{from, nullptr, u32(V)}.read(block.base, x);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 32; ++i) x[i] = -INF;
-        }
-#pragma unroll
-        for (int i = 0; i < 32; ++i) x[i] = key::clean(x[i]);
+        f32 x[PER][32];
+        own.read(turn, logits + row * pitch, x);
+        if (STAGES && row + STAGES * teams < rows)
+            own.fetch(turn + STAGES, logits + (row + STAGES * teams) * pitch);
 
         const f32 t = setting(temperature, row, temperature0);
-        const f32 most = warp_largest(largest(x));
+        const f32 most = own.maximum(x);
         const bool raw = !(t > 1e-5f) || most == LARGEST;
         f32 sum = 1.0f;
-        if (!raw && most > -INF) sum = exponentials(x, Weigh(most, t));
+        if (!raw && most > -INF) sum = own.sum(x, Weigh(most, t));
         const int parity = turn & 1;
         if (warp::lane() < CLUSTER)
             dsmem::store(dsmem::at(&board.pair[parity][me], warp::lane()), pack(most, sum));
@@ -172,25 +244,20 @@ softmax(const T* logits, const f32* temperature, OUT* out, i64 pitch, i64 out_pi
         const f32 all = combine(board.pair[parity], t, top);
         f32 scale = most > -INF ? Weigh(top, t)(most) / all : 0.0f;
         if (top == -INF || !(t > 1e-5f) || top == LARGEST) {
-            u32 first = 0xffffffff;
-#pragma unroll
-            for (int i = 31; i >= 0; --i)
-                if (top > -INF && most == top && x[i] == top)
-                    first = block.base + Logits<T, VEC>::at(warp::lane(), i);
-            first = __reduce_min_sync(0xffffffff, first);
+            u32 first = top > -INF && most == top ? own.first_of(x, top) : 0xffffffff;
             if (warp::lane() < CLUSTER)
                 dsmem::store(dsmem::at(&board.first[parity][me], warp::lane()), first);
             meet();
             for (int w = 0; w < ALL; ++w) first = min(first, board.first[parity][w]);
-#pragma unroll
-            for (int i = 0; i < 32; ++i)
-                x[i] = block.base + Logits<T, VEC>::at(warp::lane(), i) == first;
+            own.one_hot(x, first);
             scale = 1.0f;
         } else if (most == -INF) {
-#pragma unroll
-            for (int i = 0; i < 32; ++i) x[i] = 0.0f;
+            own.one_hot(x, 0xffffffff);
         }
-        block.template write<OUT_VEC>(out + row * out_pitch, x, scale);
+#pragma unroll
+        for (int p = 0; p < PER; ++p)
+            own.block(p).template write<OUT_VEC, KEEP ? Cache::stream : Cache::normal>(
+                out + row * out_pitch, x[p], scale);
     }
     if constexpr (CLUSTER > 1) cluster::sync();
 }

@@ -51,7 +51,8 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     const auto stage = row.start(
         {setting(temperature, at, temperature0), setting(top_p, at, top_p0),
          fminf(setting(min_p, at, min_p0), 1.0f), setting(top_k, at, top_k0),
-         setting(seed, at, seed0), setting(position, at, position0)});
+         setting(seed, at, seed0), setting(position, at, position0)},
+        distribution != nullptr);
     Row::meet();  // nobody writes into a CTA that has not started
 
     const Settings& settings = s.settings;

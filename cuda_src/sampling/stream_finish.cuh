@@ -1,7 +1,7 @@
 // How CTA 0 comes from what it knows of a row to its token.
 #pragma once
 
-#include "sampling/stream_row.cuh"
+#include "sampling/stream_sweep.cuh"
 
 // Out of line, with all they need in shared memory: long ways must not cost the short ones registers.
 template <class Ends> __device__ __noinline__ void finish_list() {
@@ -134,7 +134,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             if (turn == 1)
                 from = max(limit, key_of_weight(0.999f * (f32(mass - need) /
                                                           (MASS_UNIT * f32(row.blocks.V)))));
-            limit = narrow(turn == 0 ? Sweep::count : Sweep::mass, {from, row.top}, need);
+            limit = narrow(turn == 1, from, row.top, need);
         }
         return from_blocks(mass, limit, false);
     }
@@ -147,38 +147,106 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             weigh.max + far - 1e-5f * (fabsf(weigh.max) - far) - 1e-30f)));
     }
 
-    // Halves a range a thousandfold per reading until its tokens fit the list, which ends it.
-    __device__ __forceinline__ u32 narrow(Sweep what, Range range, u64 need) {
-        counted = false;
-        while (range.low < range.high) {
-            row.order(what, range.low, range.high);
-            s.bins.find(need - range.above);
-            range.narrow(s.bins);
-            __syncthreads();
-            if (range.above + range.inside == need) break;
-            const u64 each = what == Sweep::count ? 1 : mass_of(weigh(key::value(range.low)));
-            if (range.inside > LIST * max(u64(1), each)) continue;
-            row.order(Sweep::list, range.low, range.high);
+    // The least key of what `need` of the row's tokens, or of its mass, is made of: counts by the parts
+    // of the range, the part where the threshold lies, until its tokens fit the list. Masses of parts
+    // are estimates; the listing, which weighs all that is above, is where the answer is proven.
+    __device__ __forceinline__ u32 narrow(bool masses, u32 low, u32 high, u64 need) {
+        Search at = {low, high, low, high};
+        for (;;) {
+            counted = false;
+            if (at.low < at.high) narrow_once(masses, at, need);
+            if (at.low < at.high && at.inside > LIST) {
+                if (!masses && at.above + at.inside == need) return at.low;
+                continue;
+            }
+            row.order(Sweep::list, at.low, at.high);
             const int n = s.listed;
-            if (n <= LIST) return among(what, range, need, n);
+            if (masses && !proven(at, n, need)) continue;
+            return n <= LIST ? among(masses, at, need - at.above, n) : at.low;
         }
-        return range.low;
+    }
+
+    // The range that a search is in, of the one that it may be in; what is above it, that is counted
+    // or estimated, and above all, exactly; how many tokens it holds.
+    struct Search {
+        u32 low, high, least, most;
+        u64 above = 0, over = 0, inside = 0;
+    };
+
+    __device__ __forceinline__ void narrow_once(bool masses, Search& at, u64 need) {
+        const Ruler ruler(at.low, at.high);
+        row.order(Sweep::count, at.low, at.high);
+        if (masses) weigh_bins(ruler);
+        s.bins.find(need - at.above);
+        u32 part = s.bins.found, parts = 1;
+        at.above += s.bins.above, at.inside = s.bins.inside;
+        if (masses) {
+            at.inside = tokens(ruler, part);
+            if (at.inside <= LIST) add_neighbours(ruler, part, parts, at.inside);
+        }
+        const u32 edge = ruler.first(part + (threadIdx.x & 1) * parts);
+        at.low = __shfl_sync(0xffffffff, edge, 0), at.high = __shfl_sync(0xffffffff, edge, 1) - 1;
+        __syncthreads();
+    }
+
+    // The parts beside the one found, where an estimate may have missed the threshold by little.
+    __device__ __forceinline__ void add_neighbours(const Ruler& ruler, u32& part, u32& parts,
+                                                   u64& inside) const {
+        const u64 above = part + 1 < Ruler::PARTS ? tokens(ruler, part + 1) : 0;
+        const u64 below = part > 0 ? tokens(ruler, part - 1) : 0;
+        if (inside + above <= LIST) inside += above, ++parts;
+        if (part > 0 && inside + below <= LIST) inside += below, ++parts, --part;
+    }
+
+    __device__ __forceinline__ u64 tokens(const Ruler& ruler, u32 part) const {
+        return u64(f32(s.bins.sum(part)) / f32(part_mass(ruler, part)) + 0.5f);
+    }
+    __device__ __forceinline__ u64 part_mass(const Ruler& ruler, u32 part) const {
+        const f32 e = weigh(ruler.middle(part));
+        return max(u64(1), e >= s.settings.min_p ? mass_of(e) : 0);
+    }
+
+    // Turns counts of parts into masses, as if all weighed what their middle does.
+    __device__ __forceinline__ void weigh_bins(const Ruler& ruler) {
+        for (u32 i = threadIdx.x; i < Ruler::PARTS; i += THREADS)
+            s.bins.set(i, s.bins.low[i] * part_mass(ruler, i));
+    }
+
+    // Whether the listed tokens, all equal if too many, hold the threshold of a mass; if not, the
+    // search goes on beside them.
+    __device__ __forceinline__ bool proven(Search& at, int n, u64 need) {
+        at.above = block_sum();
+        u64 inside = 0;
+        for (int i = threadIdx.x; i < min(n, LIST); i += THREADS) inside += listed_mass(i);
+        inside = team::cta_sum<WARPS>(inside, s.sums[1]);
+        __syncthreads();
+        if (n > LIST) inside = u64(n) * listed_mass(0);
+        if (at.above >= need && at.high < at.most) {
+            at = {at.high + 1, at.most, at.high + 1, at.most, at.over, at.over};
+            return false;
+        }
+        if (at.above + inside < need && at.low > at.least) {
+            const u64 over = at.above + inside;
+            at = {at.least, at.low - 1, at.least, at.low - 1, over, over};
+            return false;
+        }
+        return true;
+    }
+
+    __device__ __forceinline__ u64 listed_mass(int i) const {
+        const f32 e = weigh(key::value(s.key[i]));
+        return e >= s.settings.min_p ? mass_of(e) : 0;
     }
 
     // The threshold among the listed tokens, whose masses then join those of their blocks.
-    __device__ __forceinline__ u32 among(Sweep what, Range range, u64 need, int n) {
-        auto mass = [&](int i) {
-            const f32 e = weigh(key::value(s.key[i]));
-            return e >= s.settings.min_p ? mass_of(e) : 0ull;
-        };
-        need -= range.above;
-        const u32 limit = select<THREADS>(s.bins, {range.low, range.high}, need, need, [&](auto add) {
+    __device__ __forceinline__ u32 among(bool masses, const Search& at, u64 need, int n) {
+        const u32 limit = select<THREADS>(s.bins, {at.low, at.high}, need, need, [&](auto add) {
             for (int i = threadIdx.x; i < n; i += THREADS)
-                add(s.key[i], what == Sweep::count ? 1ull : mass(i));
+                add(s.key[i], masses ? listed_mass(i) : 1ull);
         });
         const u32 tokens = row.blocks.first(1, 0);
         for (int i = threadIdx.x; i < n; i += THREADS)
-            if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], mass(i));
+            if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], listed_mass(i));
         __syncthreads();
         counted = true;
         return limit;
@@ -186,7 +254,10 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     // The mass of all tokens from `limit`, and that of each block.
     __device__ __forceinline__ u64 total(u32 limit) {
-        if (!counted) row.order(Sweep::blocks, limit, row.top);
+        if (!counted) row.order(Sweep::list, limit, limit - 1);
+        return block_sum();
+    }
+    __device__ __forceinline__ u64 block_sum() {
         u64 sum = 0;
         for (int b = threadIdx.x; b < row.blocks.count; b += THREADS) sum += s.draw.block[b];
         sum = team::cta_sum<WARPS>(sum, s.sums[0]);
@@ -223,10 +294,13 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         const bool filtered = k || s.settings.min_p > 0.0f, nucleus = top_p < 1.0f;
         u64 all = 0;
         if (!row.greedy() && (!filtered || (nucleus && joint))) all = row.row_mass(weigh);
-        if (!filtered && !nucleus)
+        if (!filtered && !nucleus) {
+            row.dismiss();
             return from_blocks(all, key::NOTHING + 1, true);
+        }
         const u32 bound = lower_bound(filtered);
         if (bound && gathered(bound, filtered, all)) {
+            row.dismiss();
             const int n = s.listed;
             if (n <= FEW) return few(n, all);
             hand_on(bound, all, n, false);

@@ -2,84 +2,11 @@
 #pragma once
 
 #include "common/dsmem.cuh"
-#include "sampling/bins.cuh"
-#include "sampling/block_draw.cuh"
 #include "sampling/mass.cuh"
 #include "sampling/philox.cuh"
-#include "sampling/settings.cuh"
+#include "sampling/stream_shared.cuh"
 
-// What the CTAs do next, all over their parts of the row, with logits of keys from `low` to `high`:
-// counts or masses into bins, a list, the masses of blocks. With the list go the masses of blocks above
-// `high`. Masses are those of weights of min_p or more.
-enum class Sweep : u32 { done, count, mass, list, blocks };
-struct Order {
-    Sweep what;
-    u32 low, high, top;  // top: the key of the row's maximum
-};
-
-// What the rarer ways of finishing a row are asked, by way of shared memory.
-struct alignas(16) Task {
-    u64 all;  // the row's mass, where it counts
-    u32 bound, top;
-    i32 k, listed;
-    f32 top_p;
-    u32 joint, whole, unused[3];  // read in pieces of 16 bytes
-};
-
-// What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
-struct Drawn {
-    u32 token = 0, threshold = 0;
-    u64 mass = 0;
-};
-
-// What a CTA keeps: stages while the row is read for the first time, the rest afterwards. In CTA 0 all of
-// it is used, in the others the stages, the bins and the orders.
-template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
-    u32 maxima[MOST * 32];  // of groups, as keys
-    f32 block_max[MOST], block_sum[MOST];
-    union {
-        T stage[THREADS / 32][ROUND];
-        struct {
-            BlockDraw<THREADS, MOST> draw;
-            Bins<THREADS> bins;
-            u64 mass[LIST];
-            u32 key[LIST], token[LIST];  // the list
-            u16 group[LIST];
-        };
-    };
-    mbarrier::Barrier full[THREADS / 32];
-    u64 sums[2][THREADS / 32];
-    Order order;
-    Task task;
-    Drawn drawn;
-    u32 listed, grouped, nan;
-    const T* logits;  // what the row is, for further readings, as all that follows
-    const u32* mask;
-    Settings settings;
-    i32 V;
-    u32 rank;
-};
-
-// All of the dynamic shared memory.
-template <class Shared> __device__ __forceinline__ Shared& here() {
-    extern __shared__ __align__(16) u8 memory[];
-    return *reinterpret_cast<Shared*>(memory);
-}
-
-// Out of line, with all it needs in shared memory: a rare, long piece of code that must not cost the
-// others registers.
-template <class Row> __device__ __noinline__ void carry_out() {
-    auto& s = here<typename Row::Shared>();
-    Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, s.order.top};
-    const Order order = s.order;
-    switch (order.what) {
-    case Sweep::count: return row.template sweep<Sweep::count>(order);
-    case Sweep::mass: return row.template sweep<Sweep::mass>(order);
-    case Sweep::list: return row.template sweep<Sweep::list>(order);
-    case Sweep::blocks: return row.template sweep<Sweep::blocks>(order);
-    case Sweep::done: return;
-    }
-}
+template <class Row> __device__ void carry_out();  // stream_sweep.cuh
 
 template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct StreamRow {
     using Shared = StreamShared<T, THREADS, LIST, MOST>;
@@ -90,6 +17,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     const Blocks blocks;
     const u32 rank;
     u32 top = 0, least = 0;  // keys of the row's maximum and of the least of its groups' maxima
+    bool alone = CLUSTER == 1;  // the other CTAs have been sent away
 
     __device__ __forceinline__ static void meet() {
         if constexpr (CLUSTER > 1) cluster::sync();
@@ -110,11 +38,11 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // --- the first reading ---
 
     // Leaves in shared memory what is needed later. The first block sets out before the CTAs have met.
-    __device__ __forceinline__ Stage<T, VEC> start(const Settings& settings) {
+    __device__ __forceinline__ Stage<T, VEC> start(const Settings& settings, bool whole) {
         if (threadIdx.x == 0) {
             s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
             s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V;
-            s.settings = settings, s.rank = rank;
+            s.settings = settings, s.rank = rank, s.whole = whole;
         }
         Stage<T, VEC> stage = {s.stage[warp::index()], &s.full[warp::index()]};
         stage.start();
@@ -229,7 +157,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         __syncthreads();
         const int groups = s.grouped;
         if (groups > LIST) return false;
-        constexpr int AHEAD = 4;
+        constexpr int AHEAD = 8;
         for (int g = warp::index(); g < groups; g += WARPS * AHEAD)
             for (int round = 0; round < blocks.rounds; ++round) {
                 f32 x[AHEAD];
@@ -263,17 +191,19 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     // CTA 0 says what; the others obey until all is done.
     __device__ __forceinline__ void tell(const Order& order) {
+        say(order);
+        meet();
+    }
+    __device__ __forceinline__ void say(const Order& order) {
         if constexpr (CLUSTER > 1) {
-            if (threadIdx.x < CLUSTER) {
-                dsmem::store(dsmem::at(&s.order.what, threadIdx.x), u32(order.what));
-                dsmem::store(dsmem::at(&s.order.low, threadIdx.x), order.low);
-                dsmem::store(dsmem::at(&s.order.high, threadIdx.x), order.high);
-                dsmem::store(dsmem::at(&s.order.top, threadIdx.x), order.top);
-            }
+            if (threadIdx.x >= CLUSTER) return;
+            dsmem::store(dsmem::at(&s.order.what, threadIdx.x), u32(order.what));
+            dsmem::store(dsmem::at(&s.order.low, threadIdx.x), order.low);
+            dsmem::store(dsmem::at(&s.order.high, threadIdx.x), order.high);
+            dsmem::store(dsmem::at(&s.order.top, threadIdx.x), order.top);
         } else if (threadIdx.x == 0) {
             s.order = order;
         }
-        meet();
     }
 
     __device__ __forceinline__ void obey() {
@@ -290,8 +220,17 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         return Weigh(key::value(top), greedy() ? 1.0f : s.settings.temperature);
     }
 
-    // Sends the others away, with what they need to write a distribution.
+    // Sends the others away while this CTA goes on, unless they are needed for a distribution.
+    __device__ __forceinline__ void dismiss() {
+        if (alone || s.whole) return;
+        say({Sweep::done, 0, 0, top});
+        cluster::arrive();
+        alone = true;
+    }
+
+    // Ends with all others, which learn what they need to write a distribution.
     __device__ __forceinline__ void end(const Drawn& drawn) {
+        if (CLUSTER > 1 && alone) return cluster::wait();
         __syncthreads();
         if (threadIdx.x < CLUSTER) {
             dsmem::store(dsmem::at(&s.drawn.token, threadIdx.x), drawn.token);
@@ -306,68 +245,10 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     __device__ __forceinline__ void order(Sweep what, u32 low, u32 high) {
         __syncthreads();  // whoever looked at the list has gone on
         if (threadIdx.x == 0) s.listed = 0;
-        if (what == Sweep::count || what == Sweep::mass) s.bins.clear();
+        if (what == Sweep::count) s.bins.clear();
         const Order order = {what, low, high, top};
         tell(order);
         carry_out<StreamRow>();
         meet();
-    }
-
-    template <Sweep WHAT> __device__ __forceinline__ void sweep(const Order& order) {
-        const Weigh weigh = weigher();
-        constexpr bool HISTOGRAM = WHAT == Sweep::count || WHAT == Sweep::mass;
-        if (HISTOGRAM && rank) s.bins.clear();
-        each_block([&](int b) {
-            u64 total = 0;
-            constexpr int AHEAD = 8;  // a lane's logits at a time
-            const int parts = blocks.rounds * (32 / AHEAD);
-            u32 base = blocks.first(b, 0);
-            f32 x[AHEAD], next[AHEAD];
-            logits.read(base, x);
-#pragma unroll 1
-            for (int part = 0; part < parts; ++part, base += 32 * AHEAD) {
-                if (part + 1 < parts) logits.read(base + 32 * AHEAD, next);
-                logits.forbid(base, x);
-                Mass sum;
-#pragma unroll
-                for (int i = 0; i < AHEAD; ++i)
-                    visit<WHAT>(order, x[i], base + logits.at(warp::lane(), i), weigh, sum);
-                total += sum.total();
-#pragma unroll
-                for (int i = 0; i < AHEAD; ++i) x[i] = next[i];
-            }
-            if (HISTOGRAM) return;
-            total = team::warp_sum(total);
-            if (warp::lane() == 0) dsmem::store(dsmem::at(&s.draw.block[b], 0), total);
-        });
-        if (HISTOGRAM && rank) hand_over();
-    }
-
-    template <Sweep WHAT>
-    __device__ __forceinline__ void visit(const Order& order, f32 raw, u32 token, const Weigh& weigh,
-                                          Mass& sum) {
-        const f32 x = key::clean(raw);
-        const u32 k = key::of(x);
-        const bool inside = k >= order.low && k <= order.high;
-        const u32 bin = (k - order.low) >> Bins<THREADS>::shift(order.high - order.low);
-        if (WHAT == Sweep::count && inside) s.bins.count(bin);
-        if (WHAT == Sweep::list && inside) list(k, token);
-        if (WHAT == Sweep::count || (WHAT == Sweep::list ? k <= order.high : !inside)) return;
-        const f32 e = weigh(x);
-        if (!(e >= s.settings.min_p)) return;
-        if (WHAT == Sweep::mass) s.bins.add(bin, mass_of(e));
-        else sum.add(Mass::of(e));
-    }
-
-    // Adds this CTA's bins to those of CTA 0.
-    __device__ __forceinline__ void hand_over() {
-        __syncthreads();
-        for (int i = threadIdx.x; i < Bins<THREADS>::COUNT; i += THREADS) {
-            const u64 value = s.bins.sum(i);
-            if (!value) continue;
-            const u32 before = dsmem::add(dsmem::at(&s.bins.low[i], 0), u32(value));
-            const u32 carry = u32(value >> 32) + (before + u32(value) < before);
-            if (carry) dsmem::add(dsmem::at(&s.bins.high[i], 0), carry);
-        }
     }
 };

@@ -23,8 +23,12 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // Puts all that may be among the k largest on the list; how many those are.
     __device__ __forceinline__ int collect() {
         const u32 bound = finish.lower_bound(true);
-        if (bound && row.gather(bound)) return s.listed;
-        const u32 limit = finish.narrow(Sweep::count, {key::NOTHING + 1, row.top}, k);
+        if (bound && row.gather(bound)) {
+            row.dismiss();
+            return s.listed;
+        }
+        const u32 limit = finish.narrow(false, key::NOTHING + 1, row.top, k);
+        __syncthreads();  // whoever looked at the list has gone on
         if (limit < row.top) row.order(Sweep::list, limit + 1, row.top);
         else if (threadIdx.x == 0) s.listed = 0;
         __syncthreads();
@@ -80,7 +84,7 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     const i32 k = min(V, per_row ? min(width, max(0, per_row[at])) : width);
     Row row = {s, {logits + at * pitch, nullptr, u32(V)}, Blocks(V),
                CLUSTER > 1 ? cluster::rank() : 0};
-    const auto stage = row.start({1.0f, 1.0f, 0.0f, k, 0, 0});
+    const auto stage = row.start({1.0f, 1.0f, 0.0f, k, 0, 0}, false);
     Row::meet();  // nobody writes into a CTA that has not started
     row.survey(stage, log_sum != nullptr, Weigh(0.0f, 1.0f));
     if (row.rank) {

@@ -56,21 +56,23 @@ ARGMAX = KernelSpec(
 
 def _warps_bytes(t: Tunables) -> int:
     size = 4 if t["dtype"] == "f32" else 2
-    return 32 * size * int(t["threads"]) * int(t["stages"])
+    return 32 * size * int(t["threads"]) * int(t["stages"]) * int(t["per"])
 
 
 SOFTMAX = KernelSpec(
     name="sampling.softmax",
     source="sampling/softmax.cu",
-    entry="softmax<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, {blocks}>",
+    entry="softmax<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, {blocks}, "
+          "{per}, {keep}>",
     summary="softmax of each row at its temperature, one read and one write",
     archs=_TUNED,
     tunables=(_DTYPE, Tunable("out", _FLOATS, "f32", "type of the probabilities"), _VEC,
               Tunable("out_vec", (1, 2, 4, 8), 4, "probabilities per memory access"),
-              Tunable("threads", (128, 256, 384, 512, 640, 768, 896, 1024), 512,
-                      "threads per CTA: a warp per block of 1024 of its part of the row"),
-              _CLUSTER, Tunable("stages", (0, 1), 0, "1: the next row comes by bulk copies"),
-              _BLOCKS),
+              Tunable("threads", tuple(range(64, 1025, 64)), 512,
+                      "threads per CTA: a warp per block of 1024 of its part of the row, or two"),
+              _CLUSTER, Tunable("stages", (0, 1, 2), 0, "rows to come, by bulk copies"), _BLOCKS,
+              Tunable("per", (1, 2), 1, "blocks of 1024 per warp"),
+              Tunable("keep", (0, 1), 1, "1: L2 keeps what is read longer than what is written")),
     params=(Param("logits", "pointer", "[B, V]"),
             Param("temperature", "pointer", "[B] f32, or null: temperature0"),
             Param("out", "pointer", "[B, V]"), Param("pitch", "i64", "elements from row to row"),
@@ -81,9 +83,9 @@ SOFTMAX = KernelSpec(
     variants=({}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
               {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8, "stages": 1},
               {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "threads": 128}),
-    requires=("unit stride along V", "V is at most 32 threads cluster",
+    requires=("unit stride along V", "V is at most 32 threads cluster per",
               "vec and out_vec divide the row pitches; rows are aligned to them",
-              "vec is 16 bytes where stages is 1"),
+              "vec is 16 bytes unless stages is 0"),
 )
 
 _PER_ROW = (

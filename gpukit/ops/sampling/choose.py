@@ -45,13 +45,17 @@ def staged(function: str, rows: Rows) -> dict[str, Value]:
 
 
 def streamed(rows: Rows, top_k: object) -> dict[str, Value]:
-    """Tunables of the sampler that streams rows: two CTAs of 256 threads per SM, so that one row is
-    finished while another is read and all clusters of few rows find room at once; or larger CTAs
-    where even a cluster per row leaves most SMs idle."""
+    """Tunables of the sampler that streams rows.
+
+    CTAs of 256 threads, two per SM so that one row is finished while another is read, or three so
+    that all clusters find room at once; larger CTAs where even a cluster per row leaves most SMs
+    idle.
+    """
     sms = rows.device.properties.sm_count
     cluster = max(c for c in CLUSTERS if c == 1 or c * rows.count <= 2 * sms)
     many = 2 * cluster * rows.count > sms
     large = isinstance(top_k, int) and top_k > _SHORT
+    tight = cluster in (2, 4) and not large
     return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster,
-            "threads": 256 if many else 512, "blocks": 2 if many else 1,
+            "threads": 256 if many else 512, "blocks": (3 if tight else 2) if many else 1,
             "most": 128 if rows.width <= 128 * 1024 else 256, "list": 2048 if large else 512}

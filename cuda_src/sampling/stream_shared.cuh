@@ -1,0 +1,66 @@
+// What the CTAs that stream a row keep in shared memory, and what they tell each other there.
+#pragma once
+
+#include "common/mbarrier.cuh"
+#include "sampling/bins.cuh"
+#include "sampling/block_draw.cuh"
+#include "sampling/settings.cuh"
+
+// What the CTAs do next, all over their parts of the row: count the logits of keys from `low` to `high`
+// by the parts of a ruler, or list them, and leave the masses of blocks above `high`, of weights of
+// min_p or more.
+enum class Sweep : u32 { done, count, list };
+struct Order {
+    Sweep what;
+    u32 low, high, top;  // top: the key of the row's maximum
+};
+
+// What the rarer ways of finishing a row are asked, by way of shared memory.
+struct alignas(16) Task {
+    u64 all;  // the row's mass, where it counts
+    u32 bound, top;
+    i32 k, listed;
+    f32 top_p;
+    u32 joint, whole, unused[3];  // read in pieces of 16 bytes
+};
+
+// What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
+struct Drawn {
+    u32 token = 0, threshold = 0;
+    u64 mass = 0;
+};
+
+// What a CTA keeps: stages while the row is read for the first time, the rest afterwards. In CTA 0 all of
+// it is used, in the others the stages, the bins and the orders.
+template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
+    u32 maxima[MOST * 32];  // of groups, as keys
+    f32 block_max[MOST], block_sum[MOST];
+    union {
+        T stage[THREADS / 32][ROUND];
+        struct {
+            BlockDraw<THREADS, MOST> draw;
+            Bins<THREADS> bins;
+            u64 mass[LIST];
+            u32 key[LIST], token[LIST];  // the list
+            u16 group[LIST];
+        };
+    };
+    mbarrier::Barrier full[THREADS / 32];
+    u64 sums[2][THREADS / 32];
+    Order order;
+    Task task;
+    Drawn drawn;
+    u32 listed, grouped, nan;
+    const T* logits;  // what the row is, for further readings, as all that follows
+    const u32* mask;
+    Settings settings;
+    i32 V;
+    u32 rank;
+    bool whole;  // a distribution is asked for, by all CTAs
+};
+
+// All of the dynamic shared memory.
+template <class Shared> __device__ __forceinline__ Shared& here() {
+    extern __shared__ __align__(16) u8 memory[];
+    return *reinterpret_cast<Shared*>(memory);
+}
