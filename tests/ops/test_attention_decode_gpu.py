@@ -73,7 +73,7 @@ def test_even_cuts_and_pages(form: str, ctas: int, page: int) -> None:
 
 
 @pytest.mark.parametrize("lengths", [(0,) * 40, (1,) * 40, tuple(range(0, 4000, 100)),
-                                     (20000, *[3] * 39), tuple(range(40))], ids=len)
+                                     (4000, *[3] * 39), tuple(range(40))], ids=len)
 @pytest.mark.parametrize("queries", ["", "bf16"])
 def test_an_even_cut_of_many_sequences(queries: str, lengths: tuple[int, ...]) -> None:
     case = Case(lengths, max(1, *lengths), heads=4, kv_heads=2, page=16, queries=queries)
@@ -123,11 +123,12 @@ def test_terms_of_the_callers_own(kind: str) -> None:
         assert error_of(on_host(got), given, case, b, rules) <= 1
 
 
+@pytest.mark.parametrize("captured", [(2100, 2100, 2100), (1, 0, 3)])
 @pytest.mark.parametrize("planned", [False, True])
-def test_a_captured_call_serves_other_lengths(planned: bool) -> None:
+def test_a_captured_call_serves_other_lengths(planned: bool, captured: tuple[int, ...]) -> None:
     case = replace(SKEWED, lengths=(2100, 2100, 2100))
     given = inputs(case)
-    call = on_gpu(given.call)
+    call = on_gpu(given.call | {"lengths": np.array(captured, np.uint32)})
     plan = DecodePlan.of(call["q"], call["k"], call["v"]) if planned else None
     out, stream = cupy.empty_like(call["q"]), cupy.cuda.Stream(non_blocking=True)
     with stream:
@@ -148,7 +149,8 @@ def test_a_captured_call_serves_other_lengths(planned: bool) -> None:
 @pytest.mark.parametrize("queries", ["", "bf16"])
 @pytest.mark.parametrize("batch", [4, 16, 64])
 def test_all_bits_of_many_runs_are_equal(batch: int, queries: str) -> None:
-    case = replace(SKEWED, lengths=(2100, *range(7, 7 * batch, 7)), queries=queries)
+    lengths = 700, *range(7, 7 * batch, 7)
+    case = Case(lengths, 700, heads=8, kv_heads=2, dim=128, queries=queries)
     call = on_gpu(inputs(case).call)
     first = gpukit.attention_decode(**call)
     for _ in range(200):
@@ -196,3 +198,33 @@ def test_offsets_beyond_two_to_the_31(paged: bool) -> None:
     pages = {"page_table": cupy.array([[0], [1]], "uint32")} if paged else {}
     got = gpukit.attention_decode(cupy.asarray(given.q), keys, keys, return_lse=True, **pages)
     assert worst(on_host(got), replace(given, v=given.k), case, CAUSAL) <= 1
+
+
+@pytest.mark.parametrize("page", [1, 16])
+def test_far_pages(page: int) -> None:
+    """Page numbers times what a page has are beyond 2^31 elements."""
+    case = Case((64,), 64, heads=4, dim=64)
+    given, dtype = inputs(case), dtypes.parse("bf16").numpy
+    if cupy.cuda.runtime.memGetInfo()[0] < 6 << 30:
+        pytest.skip("needs 6 GB of GPU memory")
+    pages = cupy.empty(2**31 + 2**20, dtype).reshape(-1, page, 1, 64)
+    table = len(pages) - 3 - 2 * cupy.arange(64 // page, dtype="uint32")[None]
+    pages[table[0].astype("i8")] = cupy.asarray(given.k).reshape(-1, page, 1, 64)
+    got = gpukit.attention_decode(cupy.asarray(given.q), pages, pages, page_table=table,
+                                  return_lse=True)
+    assert worst(on_host(got), replace(given, v=given.k), case, CAUSAL) <= 1
+
+
+def test_another_device() -> None:
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("needs two GPUs")
+    given = inputs(SKEWED)
+    with cupy.cuda.Device(1):
+        call = on_gpu(given.call)
+    for _ in range(2):
+        got = gpukit.attention_decode(**call, return_lse=True)
+    assert got[0].device.id == 1
+    with cupy.cuda.Device(1):
+        assert worst(on_host(got), given, SKEWED, CAUSAL) <= 1
+    with pytest.raises(ArgumentError, match="k is on cuda:0"):
+        gpukit.attention_decode(**call | {"k": cupy.zeros_like(call["k"])})
