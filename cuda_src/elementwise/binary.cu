@@ -16,22 +16,23 @@ __global__ void binary(const T* x, const T* y, T* z, i64 n, f32 a) {
     const INDEX step = INDEX(gridDim.x) * blockDim.x * UNROLL;
 
     INDEX base = INDEX(blockIdx.x) * blockDim.x * UNROLL + threadIdx.x;
-    do {
+    while (base < vectors) {
         V v[UNROLL], w[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u)
-            if (base + u * blockDim.x < vectors) {
+            if (u == 0 || base + u * blockDim.x < vectors) {
                 v[u] = load<CACHE>(xv + base + u * blockDim.x);
                 w[u] = load<CACHE>(yv + base + u * blockDim.x);
             }
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u)
-            if (base + u * blockDim.x < vectors) {
+            if (u == 0 || base + u * blockDim.x < vectors) {
                 ops::map(Op{}, v[u], w[u], a);
                 store<CACHE>(zv + base + u * blockDim.x, v[u]);
             }
+        if (!LOOP) break;
         base += step;
-    } while (LOOP && base < vectors);
+    }
 
     if (VEC > 1 && blockIdx.x == 0 && threadIdx.x < u32(n) % VEC) {
         const i64 i = n - 1 - threadIdx.x;
