@@ -16,6 +16,7 @@ def _shared(tunables: Tunables) -> int:
     d, dv, n, wgs, stages = (int(tunables[x]) for x in ("d", "dv", "n", "wgs", "stages"))
     k_slabs, v_slabs = -(-d // COLUMNS), -(-dv // COLUMNS)
     return (wgs * k_slabs * ROWS * ROW + stages * n * (ROW * (k_slabs + v_slabs) + dv)
+            - (int(tunables["trial"]) // 16) * stages * n * ROW * v_slabs
             + 8 * (2 * wgs + 6 * stages + 4))
 
 
@@ -47,7 +48,7 @@ K6 = KernelSpec(
         Tunable("dv", HEAD_DIMS, 128, "columns of a head of v and out"),
         Tunable("n", HEAD_DIMS, 160, "keys per step"),
         Tunable("stages", (1, 2, 4), 2, "blocks of keys in flight, and as many of values"),
-        Tunable("trial", tuple(range(16)), 0, "orders under trial"),
+        Tunable("trial", tuple(range(32)), 0, "orders under trial"),
         *(_TUNABLES[name] for name in ("wgs", "mask", "keys", "turns"))),
     params=(
         Param("q", "tensor_map", "[batch, heads / group, queries, group, d], bytes"),
@@ -59,7 +60,9 @@ K6 = KernelSpec(
         *_scales("q", Param("q_scale_share", "i32", "heads of q per factor")),
         *_scales("k"), *_scales("v"),
         *_params("q_offsets q_lengths k_offsets k_lengths table table_batch page page_box "
-                 "counter")),
+                 "counter"),
+        Param("ready", "pointer", "null, or v as attention.sm90.values leaves it"),
+        Param("ready_rows", "i32", "keys of a head of it")),
     shared_bytes=_shared,
     variants=(
         {}, {"mask": "causal", "dtype": "f16"}, {"mask": "window"},
@@ -70,4 +73,19 @@ K6 = KernelSpec(
               "heads that share a tile divide 64"),
 )
 
-SPECS = (K6,)
+WARPS = 8
+VALUES = KernelSpec(
+    name="attention.sm90.values", source="attention/sm90/fp8_values.cu",
+    entry="fp8_values<{dv}, {warps}>", summary="bytes of v in the order of attention.sm90.k6",
+    archs=("sm_90a",),
+    tunables=(Tunable("dv", HEAD_DIMS, 128, "columns of a head"),
+              Tunable("warps", (8,), WARPS, "of a CTA")),
+    params=(Param("v", "pointer", "[batch, keys, heads, dv], bytes, by the steps that follow"),
+            Param("v_token", "i64", "bytes from key to key"), Param("v_head", "i64", ""),
+            Param("v_batch", "i64", ""), Param("out", "pointer", "[batch, heads, rows * dv]"),
+            Param("keys", "i32", ""), Param("rows", "i32", "at least keys, a multiple of 16")),
+    variants=({}, {"dv": 64}, {"dv": 256}),
+    requires=("rows of v start at multiples of 16 bytes",),
+)
+
+SPECS = (K6, VALUES)

@@ -35,6 +35,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     const Scales& scales;
     const Results<OUT>& to;
     int wg;
+    typename S::Queries q;
     u32 blocks = 0, q_parity = 0;  // blocks: whose scores are done, of all tiles
     // Of the current tile, all that steps need to know: registers are scarce.
     Interval seen[2];
@@ -79,13 +80,24 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     }
     __device__ __forceinline__ void start_next_scores(typename S::Scores& s) const {
         wgmma::fence();
-        start_scores8<S>(s, shared.q(wg), shared.k(stage(blocks)));
+        if constexpr (TRIAL & 8) start_scores8<S>(s, q, shared.k(stage(blocks)));
+        else start_scores8<S>(s, shared.q(wg), shared.k(stage(blocks)));
+    }
+    __device__ __forceinline__ void await_queries() {
+        mbarrier::wait(shared.q_full(wg), q_parity);
+        if constexpr (TRIAL & 8) {
+            read_queries<S>(q, shared.q(wg));
+            tma::fence_shared();
+            __syncwarp();
+            if (warp::lane() == 0) mbarrier::arrive(shared.q_empty(wg));
+            q_parity ^= 1;
+        }
     }
     // Scores are there: their operands may go, and those of hidden keys.
     __device__ __forceinline__ void scores_done(typename S::Scores& s, i32 j) {
         wgmma::hold(s);
         release(shared.k_empty(stage(blocks++)));
-        if (j == first) {
+        if (!(TRIAL & 8) && j == first) {
             release(shared.q_empty(wg));
             q_parity ^= 1;
         }
@@ -96,12 +108,12 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax8& softmax,
                                                 i32 j) {
         typename S::Scores s;
-        mbarrier::wait(shared.q_full(wg), q_parity);
+        await_queries();
         await_keys();
         start_next_scores(s);
         wgmma::wait<0>();
         scores_done(s, j);
-        softmax.template weigh<TRIAL / 2>(s, softmax.rise(s, c), c);
+        softmax.template weigh<TRIAL / 2 % 4>(s, softmax.rise(s, c), c);
         pack_all8(p, s);
     }
 
@@ -110,7 +122,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
                                          Softmax8& softmax, i32 j) {
         typename S::Scores s;
-        if constexpr (NEW) mbarrier::wait(shared.q_full(wg), q_parity);
+        if constexpr (NEW) await_queries();
         await_keys();
         await_turn();
         start_next_scores(s);
@@ -120,7 +132,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
         wgmma::wait<1>();
         scores_done(s, j);
         const Rise rise = softmax.rise(s, c);
-        if constexpr (TRIAL % 2) softmax.template weigh<TRIAL / 2>(s, rise, c);
+        if constexpr (TRIAL % 2) softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
         wgmma::after(TRIAL % 2 ? softmax.sum[0] + softmax.sum[1]
                                : rise.correction[0] + rise.correction[1]);
         wgmma::wait<0>();
@@ -129,7 +141,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
         wgmma::hold(s);
         release(shared.t_empty(stage(blocks - 2)));  // `blocks` has gone on
         if constexpr (!NEW) scale_rows(o, rise);
-        if constexpr (TRIAL % 2 == 0) softmax.template weigh<TRIAL / 2>(s, rise, c);
+        if constexpr (TRIAL % 2 == 0) softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
         pack_all8(p, s);
     }
 
@@ -199,13 +211,13 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
 template <class S, Mask MASK, Keys KEYS>
 __device__ __forceinline__ void produce(const Shared<S>& shared, const TensorMap& map_q,
                                         const TensorMap& map_k, const TensorMap& map_v,
-                                        const Call& call) {
+                                        const Call& call, const Ready& ready) {
     const Ticket ticket = shared.ticket();
     if (warp::index() == 0) {
-        Loader8<S, MASK, KEYS> loader{shared, map_k, map_v, call};
+        Loader8<S, MASK, KEYS> loader{shared, map_k, map_v, call, ready};
         ticket.lead(call.schedule, blockIdx.x, gridDim.x,
                     [&](const Tile& tile) { loader.tile(Work<S, MASK, KEYS>(call, tile, 0)); });
-    } else {
+    } else if (!S::READY || warp::index() == 1) {
         Transposer<S> transposer{shared, warp::index() - 1};
         u32 parity = 0;
         ticket.for_each([&](const Tile& tile) {
@@ -213,7 +225,7 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const TensorMap
             if (job.empty()) return;
             if (warp::index() == 1) load_queries8(shared, map_q, call, job, parity);
             parity ^= 1;
-            transposer.tile(job);
+            if constexpr (!S::READY) transposer.tile(job);
         });
     }
     __syncwarp();
@@ -229,8 +241,8 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
        i32 q_scale_head, i32 q_scale_share, const f32* k_scale, i32 k_scale_batch, i32 k_scale_head,
        const f32* v_scale, i32 v_scale_batch, i32 v_scale_head, const u32* q_offsets,
        const u32* q_lengths, const u32* k_offsets, const u32* k_lengths, const u32* table,
-       i32 table_batch, i32 page, i32 page_box, u32* counter) {
-    using S = Shape8<D, DV, N, WGS, STAGES>;
+       i32 table_batch, i32 page, i32 page_box, u32* counter, const u8* ready, i32 ready_rows) {
+    using S = Shape8<D, DV, N, WGS, STAGES, (TRIAL & 16) != 0>;
     extern __shared__ __align__(1024) u8 memory[];
     const Shared<S> shared{memory};
     const Call call{{queries, keys, q_offsets, q_lengths, k_offsets, k_lengths},
@@ -240,13 +252,14 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
 
     if (threadIdx.x == 0) {
         tma::prefetch(map_q), tma::prefetch(map_k), tma::prefetch(map_v);
-        shared.init();
+        shared.init(TRIAL & 8 ? 4 : 1);
     }
     __syncthreads();
 
     if (warp::group() == 0) {
         if constexpr (WGS > 1) warp::give_registers<S::GIVEN>();
-        produce<S, MASK, KEYS>(shared, map_q, map_k, map_v, call);
+        produce<S, MASK, KEYS>(shared, map_q, map_k, map_v, call,
+                               {ready, heads / share, ready_rows});
     } else {
         if constexpr (WGS > 1) warp::take_registers<S::TAKEN>();
         const Scales scales{scale, v_factor, q_scale_share, {q_scale, q_scale_batch, q_scale_head},
@@ -255,7 +268,7 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
         const Results<OUT> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                    lse_batch, sinks};
         Consumer<OUT, S, MASK, KEYS, TURNS && (WGS > 1), TRIAL> consumer{shared, call, scales, results,
-                                                                  warp::group() - 1};
+                                                                         warp::group() - 1};
         consumer.run();
     }
 }

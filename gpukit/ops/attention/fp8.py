@@ -9,12 +9,13 @@ from typing import Any
 from gpukit import dtypes, kernels
 from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels.attention import ROWS
-from gpukit.kernels.attention_fp8 import COLUMNS
+from gpukit.kernels.attention_fp8 import COLUMNS, WARPS
 from gpukit.kernels.spec import Value
 from gpukit.ops.attention import pieces, tiles
 from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem, steps
 from gpukit.ops.attention.tiles import Tile
+from gpukit.ops.matmul import workspace
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,21 @@ def launch(problem: Problem, config: Config | None = None) -> None:
         problem.keys, m_tiles, heads, problem.batch, config.section, config.group,
         heads // problem.kv_heads, problem.terms.scale * problem.scales.scores,
         *pieces.visible(problem)[1:], problem.terms.sinks, *_scales(problem),
-        *_lengths(problem, config), counter(problem.device) if config.dynamic else None))
+        *_lengths(problem, config), counter(problem.device) if config.dynamic else None,
+        *_ready(problem, config)))
+
+
+def _ready(problem: Problem, config: Config) -> tuple[Any, int]:
+    """Values transposed in memory, if the kernel is to find them so, and how many a head has."""
+    if not config.trial & 16:
+        return None, 0
+    batch, keys, heads, columns = problem.v.shape
+    rows = -(-keys // config.tile.n) * config.tile.n
+    ready = workspace.empty(problem.device, (batch, heads, rows * columns), problem.v.dtype)
+    compiled = problem.device.compile(kernels.get("attention.sm90.values"), {"dv": columns})
+    compiled.launch((-(-rows // (16 * WARPS)), heads, batch), (32 * WARPS,), (
+        problem.v, *steps(problem.v, 1, 2, 0), ready, keys, rows))
+    return ready, rows
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
