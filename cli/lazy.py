@@ -52,7 +52,7 @@ class NamedGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        title = "Commands" if self.kind == "command" else "Families"
+        title = {"command": "Commands", "family": "Families"}.get(self.kind, "Layouts")
         with formatter.section(title):
             formatter.write_dl(list(self.summaries().items()))
 

@@ -44,6 +44,8 @@ COMMANDS = {
     "compare": ("gpukit_cli.compare:compare", "Compare two results; fail on a regression."),
     "report": ("gpukit_cli.report:report", "Turn a result into a Markdown page."),
     "plot": ("gpukit_cli.plot:plot", "Draw a result."),
+    "layout": ("gpukit_cli.layout:layout", "Draw where the elements of matrices lie."),
+    "demo": ("gpukit_cli.demo:demo", "See what the hardware does, beside what it should do."),
     "model": ("gpukit_cli.model:model", "Model the time of ladders on a GPU that is not there."),
 }
 

@@ -1,0 +1,92 @@
+"""`gpukit bench ceilings`: cases, checks, and bank conflicts as the layout algebra has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpukit.bench.emulated_target import EmulatedTarget
+from gpukit.bench.families.ceilings import FAMILY
+from gpukit.bench.families.ceilings_wgmma import _inputs, _operands
+from gpukit.bench.model import Case, Prepared
+from gpukit.bench.runner import select_cases
+from gpukit.devices import emulated
+from gpukit.errors import UnsupportedError
+from gpukit.layout import banks
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+
+def cases(**axes: tuple[Any, ...]) -> list[Case]:
+    return select_cases(FAMILY, axes, emulated=True)
+
+
+@pytest.fixture
+def device() -> Any:
+    return emulated.get("h100")
+
+
+def ran(case: Case, device: Any) -> Prepared:
+    prepared = FAMILY.prepare(case, device, ())
+    prepared.poison()
+    assert not prepared.check().ok, "poison passes"
+    prepared.work.launch(0)
+    return prepared
+
+
+@pytest.mark.parametrize("case", [
+    *cases(part=("wgmma",), dtype=("bf16",), n=(8,), warpgroups=(2,)),
+    *cases(part=("wgmma",), dtype=("f16", "e4m3", "s8"), n=(16,), a=("registers",)),
+    *cases(part=("wgmma",), dtype=("tf32",), n=(16,), a=("shared",)),
+    *cases(part=("shared",), width=(8,), ways=(2,)),
+    *cases(part=("l2", "dram")), *cases(part=("latency",), level=("l1", "dram"))],
+    ids=lambda case: case.key)
+def test_a_right_launch_passes_and_poison_does_not(case: Case, device: Any) -> None:
+    prepared = ran(case, device)
+    assert prepared.check().ok
+    assert prepared.bytes_moved or prepared.flops or case.kernel == "ceilings.latency"
+
+
+@pytest.mark.parametrize(("width", "ways"), [(4, 1), (4, 4), (8, 2), (16, 1), (16, 8)])
+def test_conflicts_counted_are_those_of_the_algebra(device: Any, width: int, ways: int) -> None:
+    """Loads of 8 turns of 8 by two CTAs of 32 warps; filling shared memory has no conflicts."""
+    [case] = cases(part=("shared",), width=(width,), ways=(ways,))
+    ran(case, device)
+    counted = EmulatedTarget(device).counters()
+    assert counted is not None
+    cost = banks.access(np.arange(32) * width * ways, width)
+    assert counted["shared_conflicts"] == 64 * 64 * (cost.wavefronts - cost.ideal)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "e4m3", "s8"])
+def test_a_turn_of_products_cancels(dtype: str) -> None:
+    """[A1 -A1 A1 -A1] times [B1 B1 B2 B2] is nothing, or D would not be known after it."""
+    a, b = (x.astype(np.float64) for x in _operands(dtype, "f32", 16, False))
+    left = np.concatenate([a, -a, a, -a], axis=1)
+    k = a.shape[1]
+    right = np.concatenate([b[:, :k], b[:, :k], b[:, k:], b[:, k:]], axis=1)
+    assert not (left @ right.T).any()
+    assert (a @ b[:, :k].T).any()
+
+
+def test_fragments_hold_both_signs() -> None:
+    a, b = _operands("bf16", "f32", 8, False)
+    words = _inputs(a, b)[1]
+    assert words.shape == (2, 128, 4)
+    assert (words[0] ^ words[1]).any() and not ((words[0] ^ words[1]) & 0x7FFF7FFF).any()
+
+
+@pytest.mark.parametrize(("axes", "reason"), [
+    ({"acc": ("f16",), "dtype": ("bf16",)}, "bf16 sums in f32"),
+    ({"acc": ("f16",), "dtype": ("f16",), "n": (8,)}, "multiples of 16"),
+    ({"dtype": ("bf16",), "n": (256,), "warpgroups": (4,)}, "do not fit the registers")])
+def test_what_cannot_be_measured(axes: dict[str, Any], reason: str, device: Any) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        FAMILY.prepare(cases(part=("wgmma",), **axes)[0], device, ())
+
+
+def test_a_set_smaller_than_a_turn_of_all_threads_is_refused(device: Any) -> None:
+    with pytest.raises(UnsupportedError, match="from 16384 bytes"):
+        FAMILY.prepare(cases(part=("l2",), set=(8192,))[0], device, ())
