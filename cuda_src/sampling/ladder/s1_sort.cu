@@ -118,7 +118,7 @@ __device__ __forceinline__ u32 threshold(Row<T, THREADS>& row, const u64* sorted
 }
 
 template <class T, int THREADS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 s1(const T* logits, i64* ids, f32* limits, u64* workspace, i64 pitch, i32 V, i32 rows, f32 temperature,
    i32 top_k, f32 top_p, i32 joint, u64 seed, i64 position) {
     __shared__ Cta<THREADS> cta;

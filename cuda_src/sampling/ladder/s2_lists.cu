@@ -15,7 +15,7 @@
 #include "sampling/ladder/top_list.cuh"
 
 template <class T, int THREADS, int SIZE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 s2_lists(const T* logits, u64* workspace, i64 pitch, i32 V, i32 keep) {
     __shared__ TopList<THREADS, SIZE> list;
     const u32 parts = gridDim.x, share = (V - 1) / parts + 1, first = blockIdx.x * share;
@@ -64,7 +64,7 @@ __device__ __forceinline__ u32 draw_listed(Row<T, THREADS>& row, TopList<THREADS
 }
 
 template <class T, int THREADS, int SIZE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 s2(const T* logits, i64* ids, f32* limits, const u64* workspace, i64 pitch, i32 V, i32 parts, i32 keep,
    f32 temperature, f32 top_p, u64 seed, i64 position) {
     __shared__ Cta<THREADS> cta;

@@ -53,7 +53,7 @@ __device__ __forceinline__ u32 threshold(Row<T, THREADS>& row, bool joint, const
 }
 
 template <class T, int THREADS, int PIVOTS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, PIVOTS > 3 ? 1 : 1024 / THREADS)
 s3(const T* logits, i64* ids, f32* limits, i64 pitch, i32 V, f32 temperature, i32 top_k, f32 top_p,
    i32 joint, u64 seed, i64 position) {
     __shared__ Cta<THREADS> cta;

@@ -54,7 +54,7 @@ __device__ __forceinline__ u32 draw_kept(Row<T, THREADS>& row, const Weigh& weig
 }
 
 template <class T, int THREADS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 s4(const T* logits, i64* ids, i64 pitch, i32 V, f32 temperature, i32 top_k, f32 top_p, u64 seed,
    i64 position) {
     __shared__ Cta<THREADS> cta;
