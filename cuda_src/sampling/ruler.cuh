@@ -4,6 +4,18 @@
 
 #include "sampling/key.cuh"
 
+// The least key from `low` to `high` that passes, where all above one that does pass too; high + 1 if
+// none does.
+template <class Passes> __device__ __forceinline__ u32 first_key(u32 low, u32 high, Passes passes) {
+    u64 least = low, most = u64(high) + 1;
+    while (least < most) {
+        const u32 half = u32((least + most) / 2);
+        if (passes(half)) most = half;
+        else least = u64(half) + 1;
+    }
+    return u32(least);
+}
+
 struct Ruler {
     static constexpr u32 PARTS = 1024;
 
@@ -30,12 +42,27 @@ struct Ruler {
 
     // The least key of the range in this part or a later one; high + 1 if there is none.
     __device__ __forceinline__ u32 first(u32 part) const {
-        u64 least = low, most = u64(high) + 1;
-        while (least < most) {
-            const u32 half = u32((least + most) / 2);
-            if (this->part(key::value(half), half) >= part) most = half;
-            else least = u64(half) + 1;
-        }
-        return u32(least);
+        return first_key(low, high, [&](u32 k) { return this->part(key::value(k), k) >= part; });
+    }
+};
+
+// Before a row's maximum is known: parts of equal width around that of a few samples, 85 for each
+// factor of e between weights, eight of which lie below it and four above.
+struct Sketch {
+    static constexpr u32 PARTS = Ruler::PARTS;
+
+    f32 scale = 0.0f, origin = 0.0f;  // 0: none
+
+    __device__ __forceinline__ static Sketch around(f32 sample, f32 temperature) {
+        const f32 scale = 85.0f / temperature;
+        return {scale, (sample > -INF ? sample * scale : 0.0f) - 680.0f};
+    }
+    // Never falls as x grows; negative below all parts, and the last for all above.
+    __device__ __forceinline__ i32 part(f32 x) const {
+        const f32 place = fmaf(x, scale, -origin);
+        return place >= 0.0f ? i32(fminf(place, PARTS - 1.0f)) : -1;
+    }
+    __device__ __forceinline__ f32 middle(u32 part) const {
+        return (origin + (f32(part) + 0.5f)) / scale;
     }
 };

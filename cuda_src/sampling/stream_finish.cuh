@@ -11,7 +11,7 @@ template <class Ends> __device__ __noinline__ void finish_list() {
 }
 template <class Ends> __device__ __noinline__ void finish_row() {
     Ends::resume([&](Ends& ends, const Task& task) {
-        return ends.general(task.bound, task.all, task.whole != 0);
+        return ends.general(task);
     });
 }
 
@@ -119,8 +119,10 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     // --- rows whose kept tokens are not all on the list: further readings of the row ---
 
-    __device__ __forceinline__ Drawn general(u32 bound, u64 all, bool whole) {
-        u32 limit = bound;
+    __device__ __forceinline__ Drawn general(const Task& task) {
+        u32 limit = task.bound;
+        const u64 all = task.all;
+        const bool whole = task.whole;
         u64 mass = 0;
         // First for k, then for top-p, at last for the draw: one piece of code for all three.
 #pragma unroll 1
@@ -134,7 +136,8 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             if (turn == 1)
                 from = max(limit, key_of_weight(0.999f * (f32(mass - need) /
                                                           (MASS_UNIT * f32(row.blocks.V)))));
-            limit = narrow(turn == 1, from, row.top, need);
+            limit = turn == 1 && task.high ? narrow(true, {task.low, task.high, from, row.top}, need)
+                                           : narrow(turn == 1, {from, row.top, from, row.top}, need);
         }
         return from_blocks(mass, limit, false);
     }
@@ -147,14 +150,20 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             weigh.max + far - 1e-5f * (fabsf(weigh.max) - far) - 1e-30f)));
     }
 
+    // The range that a search is in, of the one that it may be in; what is above it, that is counted
+    // or estimated, and above all, exactly; how many tokens it holds.
+    struct Search {
+        u32 low, high, least, most;
+        u64 above = 0, over = 0, inside = 0;
+    };
+
     // The least key of what `need` of the row's tokens, or of its mass, is made of: counts by the parts
     // of the range, the part where the threshold lies, until its tokens fit the list. Masses of parts
     // are estimates; the listing, which weighs all that is above, is where the answer is proven.
-    __device__ __forceinline__ u32 narrow(bool masses, u32 low, u32 high, u64 need) {
-        Search at = {low, high, low, high};
-        for (;;) {
+    __device__ __forceinline__ u32 narrow(bool masses, Search at, u64 need) {
+        for (bool listing = at.low > at.least;; listing = false) {
             counted = false;
-            if (at.low < at.high) narrow_once(masses, at, need);
+            if (at.low < at.high && !listing) narrow_once(masses, at, need);
             if (at.low < at.high && at.inside > LIST) {
                 if (!masses && at.above + at.inside == need) return at.low;
                 continue;
@@ -165,13 +174,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             return n <= LIST ? among(masses, at, need - at.above, n) : at.low;
         }
     }
-
-    // The range that a search is in, of the one that it may be in; what is above it, that is counted
-    // or estimated, and above all, exactly; how many tokens it holds.
-    struct Search {
-        u32 low, high, least, most;
-        u64 above = 0, over = 0, inside = 0;
-    };
 
     __device__ __forceinline__ void narrow_once(bool masses, Search& at, u64 need) {
         const Ruler ruler(at.low, at.high);
@@ -298,25 +300,27 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             row.dismiss();
             return from_blocks(all, key::NOTHING + 1, true);
         }
-        const u32 bound = lower_bound(filtered);
+        Edge edge;
+        if (!filtered) edge = find_edge(all);
+        const u32 bound = !edge.high ? lower_bound(filtered) : edge.tokens <= LIST ? edge.low : 0;
         if (bound && gathered(bound, filtered, all)) {
             row.dismiss();
             const int n = s.listed;
             if (n <= FEW) return few(n, all);
-            hand_on(bound, all, n, false);
+            hand_on({all, bound, row.top, k, n, top_p, joint});
             finish_list<Finish>();
         } else {
             const u32 least = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
-            hand_on(max(key::NOTHING + 1, least), all, 0, !filtered);
+            hand_on({all, max(key::NOTHING + 1, least), row.top, k, 0, top_p, joint, !filtered, edge.low,
+                     edge.high});
             finish_row<Finish>();
         }
         __syncthreads();
         return s.drawn;
     }
 
-    __device__ __forceinline__ void hand_on(u32 bound, u64 all, int listed, bool whole) {
-        if (threadIdx.x == 0)
-            s.task = {all, bound, row.top, k, listed, top_p, joint, whole, {}};
+    __device__ __forceinline__ void hand_on(const Task& task) {
+        if (threadIdx.x == 0) s.task = task;
         __syncthreads();
         __syncwarp();
     }
@@ -333,6 +337,37 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         if (threadIdx.x == 0) s.drawn = drawn;
     }
     static constexpr int FEW = THREADS < 256 ? THREADS : 256;
+
+    // Keys between which the nucleus of a whole row ends, but for the error of the sketch, few enough
+    // for the list, and how many tokens reach them; high 0: the sketch does not tell.
+    struct Edge {
+        u32 low = 0, high = 0;
+        u64 tokens = 0;
+    };
+
+    // From below: what is dropped is at most all - need.
+    __device__ __forceinline__ Edge find_edge(u64 all) {
+        constexpr u32 LAST = Sketch::PARTS - 1;
+        const Sketch sketch = s.shape;
+        if (sketch.scale == 0.0f) return {};
+        for (u32 i = threadIdx.x; i <= LAST; i += THREADS)
+            s.bins.set(LAST - i, s.sketch[i] * mass_of(weigh(sketch.middle(i))));
+        s.bins.find(all - fraction(top_p, all) + 1);
+        u32 first = LAST - s.bins.found, last = first, inside = s.sketch[first];
+        if (first == 0 || first == LAST || inside > LIST) return {};
+        if (last + 1 < LAST && inside + s.sketch[last + 1] <= LIST) inside += s.sketch[++last];
+        if (inside + s.sketch[first - 1] <= LIST) --first;
+        u64 tokens = 0;
+        for (u32 i = threadIdx.x; i <= LAST; i += THREADS) tokens += i >= first ? s.sketch[i] : 0;
+        const i32 part = threadIdx.x & 1 ? last + 1 : first;
+        const u32 edge = first_key(key::NOTHING + 1, row.top, [&](u32 k) {
+            return sketch.part(key::value(k)) >= part;
+        });
+        const u32 low = __shfl_sync(0xffffffff, edge, 0), high = __shfl_sync(0xffffffff, edge, 1) - 1;
+        tokens = team::cta_sum<WARPS>(tokens, s.sums[1]);
+        __syncthreads();
+        return {low, high, tokens};
+    }
 
     // A key that all kept tokens reach, or a guess if none is known; 0: too many would reach it.
     __device__ __forceinline__ u32 lower_bound(bool filtered) {

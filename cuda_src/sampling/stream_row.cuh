@@ -42,17 +42,32 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         if (threadIdx.x == 0) {
             s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
             s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V;
-            s.settings = settings, s.rank = rank, s.whole = whole;
+            s.settings = settings, s.rank = rank, s.whole = whole, s.shape = {};
         }
+        for (int i = threadIdx.x; i < Sketch::PARTS; i += THREADS) s.sketch[i] = 0;
         Stage<T, VEC> stage = {s.stage[warp::index()], &s.full[warp::index()]};
         stage.start();
         if (first() < last()) stage.fetch(logits, blocks.first(first(), 0));
         return stage;
     }
 
-    // Leaves in CTA 0 the maxima of groups and blocks, and if asked for the blocks' sums of
-    // e^((x - maximum) / T).
-    __device__ __forceinline__ void survey(Stage<T, VEC> stage, bool sums, const Weigh& at) {
+    // Of the same tokens in all CTAs.
+    __device__ __forceinline__ Sketch sketch() {
+        const u32 token = u32(u64(threadIdx.x) * u32(blocks.V) / THREADS);
+        const f32 best = warp_largest(key::clean(logits.one(token)));
+        if (warp::lane() == 0) s.sums[0][threadIdx.x / 32] = __float_as_uint(best);
+        __syncthreads();
+        f32 sample = -INF;
+        for (int w = 0; w < WARPS; ++w) sample = fmaxf(sample, __uint_as_float(u32(s.sums[0][w])));
+        const Sketch sketch = Sketch::around(sample, s.settings.temperature);
+        if (threadIdx.x == 0) s.shape = sketch;
+        return sketch;
+    }
+
+    // Leaves in CTA 0 the maxima of groups and blocks; if asked for the blocks' sums of
+    // e^((x - maximum) / T), and the counts of a sketch's parts.
+    __device__ __forceinline__ void survey(Stage<T, VEC> stage, bool sums, const Weigh& at,
+                                           const Sketch& sketch) {
         bool nan = false;
         const u32 maxima = dsmem::at(s.maxima, 0);
         f32 best = -INF, most = -INF, sum = 0.0f;
@@ -69,6 +84,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             for (int i = 0; i < 32; ++i) nan |= x[i] != x[i];
             best = fmaxf(best, largest(x));
             if (sums) add_up(x, best, at, most, sum);
+            if (sketch.scale > 0.0f) count(x, sketch);
             if (over) {
                 dsmem::store(maxima + 4 * (b * 32 + warp::lane()), key::of(key::clean(best)));
                 if (sums) leave_sum(b, most, sum);
@@ -77,8 +93,21 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             b = next;
         }
         if (__syncthreads_or(nan) && threadIdx.x == 0) dsmem::add(dsmem::at(&s.nan, 0), 1);
+        if (rank && sketch.scale > 0.0f) hand_over(s.sketch);
         meet();
         if (rank == 0) find_extremes();
+    }
+
+    __device__ __forceinline__ void count(const f32 (&x)[32], const Sketch& sketch) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+            if (const i32 part = sketch.part(x[i]); part >= 0) atomicAdd(&s.sketch[part], 1u);
+    }
+
+    // Adds this CTA's counts to those of CTA 0.
+    __device__ __forceinline__ static void hand_over(u32 (&counts)[Sketch::PARTS]) {
+        for (int i = threadIdx.x; i < Sketch::PARTS; i += THREADS)
+            if (const u32 n = counts[i]) dsmem::add(dsmem::at(&counts[i], 0), n);
     }
 
     // The same sum in the same order wherever the block is read.

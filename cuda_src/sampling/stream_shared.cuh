@@ -4,6 +4,7 @@
 #include "common/mbarrier.cuh"
 #include "sampling/bins.cuh"
 #include "sampling/block_draw.cuh"
+#include "sampling/ruler.cuh"
 #include "sampling/settings.cuh"
 
 // What the CTAs do next, all over their parts of the row: count the logits of keys from `low` to `high`
@@ -21,7 +22,7 @@ struct alignas(16) Task {
     u32 bound, top;
     i32 k, listed;
     f32 top_p;
-    u32 joint, whole, unused[3];  // read in pieces of 16 bytes
+    u32 joint, whole, low, high, unused;  // low, high: where a nucleus ends, if known; 16 bytes a piece
 };
 
 // What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
@@ -35,6 +36,7 @@ struct Drawn {
 template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
     u32 maxima[MOST * 32];  // of groups, as keys
     f32 block_max[MOST], block_sum[MOST];
+    u32 sketch[Sketch::PARTS];
     union {
         T stage[THREADS / 32][ROUND];
         struct {
@@ -54,6 +56,7 @@ template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamSha
     const T* logits;  // what the row is, for further readings, as all that follows
     const u32* mask;
     Settings settings;
+    Sketch shape;  // what `sketch` counts
     i32 V;
     u32 rank;
     bool whole;  // a distribution is asked for, by all CTAs

@@ -1,7 +1,6 @@
 // Further readings of a row, by all CTAs of its cluster.
 #pragma once
 
-#include "sampling/ruler.cuh"
 #include "sampling/stream_row.cuh"
 
 template <class Row> struct StreamSweep {
@@ -41,14 +40,8 @@ template <class Row> struct StreamSweep {
                 }
             });
         });
-        if (row.rank) hand_over();
-    }
-
-    // Adds this CTA's bins to those of CTA 0.
-    __device__ __forceinline__ void hand_over() {
         __syncthreads();
-        for (int i = threadIdx.x; i < Ruler::PARTS; i += Row::WARPS * 32)
-            if (const u32 n = s.bins.low[i]) dsmem::add(dsmem::at(&s.bins.low[i], 0), n);
+        if (row.rank) row.hand_over(s.bins.low);
     }
 
     __device__ __forceinline__ void list() {

@@ -27,7 +27,8 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             row.dismiss();
             return s.listed;
         }
-        const u32 limit = finish.narrow(false, key::NOTHING + 1, row.top, k);
+        const u32 limit = finish.narrow(
+            false, {key::NOTHING + 1, row.top, key::NOTHING + 1, row.top}, k);
         __syncthreads();  // whoever looked at the list has gone on
         if (limit < row.top) row.order(Sweep::list, limit + 1, row.top);
         else if (threadIdx.x == 0) s.listed = 0;
@@ -86,7 +87,7 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
                CLUSTER > 1 ? cluster::rank() : 0};
     const auto stage = row.start({1.0f, 1.0f, 0.0f, k, 0, 0}, false);
     Row::meet();  // nobody writes into a CTA that has not started
-    row.survey(stage, log_sum != nullptr, Weigh(0.0f, 1.0f));
+    row.survey(stage, log_sum != nullptr, Weigh(0.0f, 1.0f), {});
     if (row.rank) {
         row.obey();
         return;
