@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpukit.kernels.spec import KernelSpec, Param, Tunable
 
-_ARCHS = ("sm_80", "sm_90", "sm_100")
+_ARCHS = ("sm_80", "sm_90")
 _DTYPE = Tunable("dtype", ("f32", "f16", "bf16"), "f32", "type of the logits")
 _THREADS = Tunable("threads", (128, 256, 512, 1024), 1024, "threads per CTA")
 _FEWER = Tunable("threads", (128, 256, 512), 256, "threads per CTA")
