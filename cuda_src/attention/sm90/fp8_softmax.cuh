@@ -6,6 +6,7 @@
 
 #include "attention/rows.cuh"
 #include "attention/softmax.cuh"
+#include "common/e4m3.cuh"
 
 namespace attention {
 
@@ -67,24 +68,13 @@ private:
     }
 };
 
-// Four weights as bytes, first one lowest.
-__device__ __forceinline__ u32 pack8(f32 w0, f32 w1, f32 w2, f32 w3) {
-    u32 packed;
-    asm("{ .reg .b16 low, high;\n"
-        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
-        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
-        "mov.b32 %0, {low, high}; }"
-        : "=r"(packed) : "f"(w0), "f"(w1), "f"(w2), "f"(w3));
-    return packed;
-}
-
 // Weights as the left operand of the next product: keys in the order of fp8_shape.cuh.
 template <int REGS>
 __device__ __forceinline__ void pack_all8(u32 (&p)[REGS / 4], const f32 (&s)[REGS]) {
 #pragma unroll
     for (int i = 0; i < REGS / 4; i++) {
         const int first = i / 2 * 8 + i % 2 * 2;
-        p[i] = pack8(s[first], s[first + 1], s[first + 4], s[first + 5]);
+        p[i] = pack_e4m3(s[first], s[first + 1], s[first + 4], s[first + 5]);
     }
 }
 
