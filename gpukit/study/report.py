@@ -65,7 +65,7 @@ def _method() -> str:
     return ("Every number below comes from the rows beside this file, every sentence with a result "
             "from code that read them. Traffic is bytes read plus bytes written; GB = 1e9 bytes, "
             "MiB = 2^20. Launches of one problem in one L2 state are timed in turns on the same "
-            "buffers. *Cold* rotates over buffers of more than three times the L2, so that "
+            "buffers, its states one after another. *Cold* rotates over buffers of more than three times the L2, so that "
             "evicting what earlier launches wrote is part of the time; *flushed* reads twice the "
             "L2 before each launch; *hot* repeats the launch on the same buffers. Two launches are "
             "compared by the ratio of their medians, with the interval it lies in (95 % intervals "

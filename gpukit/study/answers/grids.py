@@ -22,6 +22,7 @@ from gpukit.study.table import (
 )
 
 TITLE = "Does a wave-capped grid ever win?"
+_NAMED = 4  # wins told one by one
 _SAME_WAY = ("vec", "unroll", "block", "index")
 
 
@@ -80,9 +81,12 @@ def _best(best: list[tuple[Key, Pair]]) -> str:
              f"not distinguishable from the best whole grid in {len(best) - lost - len(wins)}")
     if not wins:
         return (f"**No.** With block and unroll at their best for either kind of grid, {count}.")
+    wins.sort(key=lambda win: win[1].ratio.value)
     where = words.listed(f"{_problem(pair.capped)} ({words.percent(1 - pair.ratio.value)} with "
-                         f"{_how(pair.capped)})" for _, pair in wins)
-    return (f"**Yes, at {where}.** With block and unroll at their best for either kind, {count}.")
+                         f"{_how(pair.capped)})" for _, pair in wins[:_NAMED])
+    most = "" if len(wins) <= _NAMED else f" (the {_NAMED} largest gains)"
+    return (f"**Yes, at {where}**{most}. With block and unroll at their best for either kind, "
+            f"{count}.")
 
 
 def _alike(every: list[Pair]) -> str:
