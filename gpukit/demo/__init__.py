@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from gpukit.demo.cases import CASES, Case
+from gpukit.demo.multiply import multiply
 from gpukit.demo.probe import Found, Map, wgmma
 
-__all__ = ["CASES", "Case", "Found", "Map", "wgmma"]
+__all__ = ["CASES", "Case", "Found", "Map", "multiply", "wgmma"]

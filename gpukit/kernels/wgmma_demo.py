@@ -6,7 +6,7 @@ from gpukit.kernels.ceilings import COLUMNS, SUMS
 from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables, Value
 
 MAJORS = ("k", "mn")
-SWIZZLES = {"none": 16, "b32": 32, "b64": 64, "b128": 128}  # bytes of a row of the pattern
+SPANS = (16, 32, 64, 128)  # bytes of a row of the swizzle's pattern; 16: none
 #: Shared memory that images may take: the tiles of 64 and of 256 rows, 128 bytes each.
 IMAGE_BYTES = (64 + 256) * 128
 
@@ -50,4 +50,28 @@ PROBE_REGISTERS = KernelSpec(
     variants=(*_every_type(), {}, {"b": "mn"}),
 )
 
-SPECS = (PROBE, PROBE_REGISTERS)
+
+
+def _multiply_shared(tunables: Tunables) -> int:
+    """Both tiles, rows of MN-major ones as whole rows of the pattern, each from a new KiB on."""
+    span, k = int(tunables["span"]), max(int(tunables["span"]), 32) // 2
+    lines = [-(-2 * rows // span) * span for rows in (64, int(tunables["n"]))]
+    return sum(-(-line * k // 1024) * 1024 for line in lines)
+
+
+MULTIPLY = KernelSpec(
+    name="wgmma.multiply", source="wgmma/multiply.cu",
+    entry="multiply<{dtype}, {n}, {span}, Major::{a}, Major::{b}, {registers}>",
+    summary="64 rows times N columns by one warpgroup, every element placed by hand",
+    archs=("sm_90a",),
+    tunables=(Tunable("dtype", ("bf16", "f16"), "bf16", "element type of A and B"), _N,
+              Tunable("span", SPANS, 16, "bytes of a row of the swizzle's pattern, 16 for none"),
+              _A, _B, Tunable("registers", ("false", "true"), "false", "A from registers")),
+    params=(Param("A", "pointer", "[64, K]"), Param("B", "pointer", "[N, K]"),
+            Param("D", "pointer", "f32 [64, N]")),
+    shared_bytes=_multiply_shared,
+    variants=({}, {"b": "mn"}, {"n": 64, "span": 128, "registers": "true"},
+              {"n": 256, "span": 128, "dtype": "f16", "a": "mn", "b": "mn"}),
+)
+
+SPECS = (MULTIPLY, PROBE, PROBE_REGISTERS)
