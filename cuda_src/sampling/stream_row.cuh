@@ -6,7 +6,7 @@
 #include "sampling/philox.cuh"
 #include "sampling/stream_shared.cuh"
 
-template <class Row> __device__ void carry_out();  // stream_sweep.cuh
+template <class Row> __device__ __noinline__ void carry_out();  // stream_sweep.cuh
 
 template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct StreamRow {
     using Shared = StreamShared<T, THREADS, LIST, MOST>;
