@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gpukit.bench.rows import Row
 
+_HALVES = ("bf16", "f16")
 #: Three folders up from here is the repository when gpukit runs from a checkout.
 PATH = Path(__file__).resolve().parents[2] / "results" / "published.csv"
 
@@ -70,6 +71,18 @@ def _cell(row: Row, figures: Iterable[Published]) -> str:
 
 
 def _same(figure: Published, row: Row) -> bool:
+    return _named(figure, row) or _same_rung(figure, row)
+
+
+def _named(figure: Published, row: Row) -> bool:
+    """Whether a problem given as ``name=value`` words is the row's, of a 16-bit type."""
+    words = dict(re.findall(r"(\w+)=(\w+)", figure.problem))
+    facts = {**row.shape, **row.params}
+    return figure.family == row.family and row.dtype in _HALVES and bool(words) and all(
+        str(facts.get(name)) == value for name, value in words.items())
+
+
+def _same_rung(figure: Published, row: Row) -> bool:
     place = rung(row.kernel)
     if place is None or not of_rung([figure], place[1]):
         return False

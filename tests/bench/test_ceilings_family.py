@@ -10,7 +10,8 @@ import pytest
 from gpukit.bench.emulated_target import EmulatedTarget
 from gpukit.bench.families.ceilings import FAMILY
 from gpukit.bench.families.ceilings_wgmma import _inputs, _operands
-from gpukit.bench.model import Case, Prepared
+from gpukit.bench.model import Case, Prepared, Row
+from gpukit.bench.published import Published, published_column
 from gpukit.bench.runner import select_cases
 from gpukit.devices import emulated
 from gpukit.errors import UnsupportedError
@@ -90,3 +91,15 @@ def test_what_cannot_be_measured(axes: dict[str, Any], reason: str, device: Any)
 def test_a_set_smaller_than_a_turn_of_all_threads_is_refused(device: Any) -> None:
     with pytest.raises(UnsupportedError, match="from 16384 bytes"):
         FAMILY.prepare(cases(part=("l2",), set=(8192,))[0], device, ())
+
+
+def test_published_rates_stand_beside_the_rows_they_belong_to() -> None:
+    figures = [Published("ceilings", "wgmma", "GPU", "n=8 a=shared data=random", 157.6, "TFLOP/s",
+                         "")]
+    rows = [Row.of(case, "GPU", "sm_90", "")
+            for case in cases(part=("wgmma",), dtype=("bf16", "e4m3"), n=(8, 16))]
+    column = published_column(rows, figures)
+    assert column is not None
+    beside = {(row.dtype, row.shape["n"], row.params["a"]) for row in rows
+              if column.cell(row) == "157.6 on GPU"}
+    assert beside == {("bf16", 8, "shared")}
