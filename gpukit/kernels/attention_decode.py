@@ -77,10 +77,10 @@ def narrow_bytes(tunables: Tunables) -> int:
 _VARIANTS: tuple[dict[str, Value], ...] = (
     {}, {"form": "plain"}, {"form": "transposed_16"}, {"dtype": "f16", "pages": "whole"},
     {"pages": "any", "cluster": 8}, {"dim": 64, "pages": "whole"}, {"dim": 80},
-    {"dim": 96, "form": "plain"}, {"dim": 192}, {"dim": 256}, {"dim": 256, "form": "plain"},
+    {"dim": 96, "form": "plain", "cut": "even"}, {"dim": 192}, {"dim": 256},
+    {"dim": 256, "form": "plain"},
     {"dim": 256, "form": "transposed_16"},
     {"warps": 8, "stages": 3}, {"extra": "bias"}, {"extra": "relative", "form": "plain"},
-    {"cut": "even"},
 )
 
 D6 = KernelSpec(
@@ -141,11 +141,11 @@ D7 = KernelSpec(
     ),
     params=_PARAMS,
     shared_bytes=together_bytes,
-    variants=({}, {"rows": 16, "dtype": "f16"}, {"rows": 32, "pages": "whole"},
-              {"rows": 64, "cluster": 8}, {"dim": 64, "pages": "any"}, {"dim": 256, "stages": 1},
+    variants=({"cut": "even", "stages": 3}, {"rows": 16, "dtype": "f16", "cut": "even"},
+              {"rows": 32, "pages": "whole"}, {"rows": 64, "cluster": 8},
+              {"dim": 64, "pages": "any", "cut": "even"}, {"dim": 256, "stages": 1},
               {"extra": "bias"}, {"extra": "relative", "rows": 32},
-              {"dim": 256, "stages": 3, "rows": 32}, {"cut": "even", "stages": 3},
-              {"cut": "even", "pages": "any", "stages": 3}),
+              {"dim": 256, "stages": 3, "rows": 32}),
     requires=D6.requires,
 )
 
@@ -171,10 +171,9 @@ D8 = KernelSpec(
             *(Param(f"{name}_scale_{step}", "i32", "from factor to factor, 0: one for all")
               for name in "qkv" for step in ("batch", "head"))),
     shared_bytes=narrow_bytes,
-    variants=({}, {"rows": 16, "dtype": "f16", "queries": "e4m3"}, {"pages": "whole", "cluster": 8},
-              {"dim": 64, "pages": "any", "cut": "even"}, {"dim": 256, "stages": 4},
-              {"dim": 256, "rows": 16, "cut": "even", "pages": "whole"}, {"extra": "bias"},
-              {"stages": 4, "cut": "even", "blocks": 3}),
+    variants=({"pages": "whole", "cluster": 8}, {"dim": 64, "pages": "any", "cut": "even"},
+              {"rows": 16, "dtype": "f16", "queries": "e4m3", "stages": 4},
+              {"dim": 256, "rows": 16, "cut": "even", "blocks": 2}),
     requires=D6.requires,
 )
 
