@@ -136,8 +136,9 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             if (turn == 1)
                 from = max(limit, key_of_weight(0.999f * (f32(mass - need) /
                                                           (MASS_UNIT * f32(row.blocks.V)))));
-            limit = turn == 1 && task.high ? narrow(true, {task.low, task.high, from, row.top}, need)
-                                           : narrow(turn == 1, {from, row.top, from, row.top}, need);
+            Search at = {from, row.top, from, row.top};
+            if (turn == 1 && task.high) at.low = task.low, at.high = task.high;
+            limit = narrow(turn == 1, at, need);
         }
         return from_blocks(mass, limit, false);
     }
