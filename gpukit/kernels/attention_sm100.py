@@ -66,8 +66,7 @@ K3 = KernelSpec(
     params=(*_like_k5("q", "keys"), Param("share", "i32", "heads of q per head of k"),
             *_like_k5("scale", "chunk")),
     shared_bytes=_k3_shared,
-    variants=({}, {"mask": "causal"}, {"d": 64, "dv": 64, "dtype": "f16"},
-              {"d": 192, "mask": "window"}),
+    variants=({}, {"d": 192, "mask": "window", "dtype": "f16"}),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",),
 )
 
@@ -82,10 +81,9 @@ K4 = KernelSpec(
     params=(*_like_k5("q", "v"), Param("out", "tensor_map", "like q, or rows by two coordinates"),
             *_like_k5("lse", "page_box")),
     shared_bytes=shared_bytes,
-    variants=({}, {"mask": "causal"}, {"mask": "window", "dtype": "f16"},
-              {"d": 64, "dv": 64, "stages": 8, "mask": "causal"},
-              {"d": 192, "stages": 2, "mask": "causal"}, {"slack": 0, "poly": 0},
-              {"mask": "causal", "keys": "spans"}, {"mask": "window", "keys": "paged"},
+    variants=({}, {"d": 64, "dv": 64, "stages": 8, "mask": "causal", "dtype": "f16"},
+              {"d": 192, "stages": 2, "mask": "causal", "keys": "spans"},
+              {"mask": "window", "keys": "paged"},
               {"mask": "window", "keys": "spans", "terms": 15}),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",
               "heads that share a tile divide 32; one per tile where lengths vary"),

@@ -16,17 +16,18 @@
 // exponentials go to the FMA pipe.
 //
 // Napkin (d 128, N 128), clk per tile and block: products 2 x 2 x 128^3 FLOP / 8192 = 1024; 16384 ex2 at
-// 16 a clk also 1024, the two limits of the kernel; with POLY 2 768 are left. Issue slots, a warp
-// instruction each, 128 a row and 4 warps over 4 schedulers: scale 64, maximum 128, sum 64, rounding 64,
-// ex2 96, polynomials 16 x 9 = 144 (f32x2 where there is one), load and store 12: 570.
+// 16 a clk also 1024: without polynomials two limits would meet, with POLY 2 768 are left. Instructions
+// of a warp, one a clk for each of four schedulers: scale 64 (f32x2), maximum 63 (of three), sums 68
+// (f32x2), rounding 64, ex2 96, polynomials 16 pairs x 11, rows in and out 8: 540. What it costs to go
+// through Tensor Memory is not published, and not counted.
 //   registers        2 x 128 x 192 + 128 x 80 + 128 x 48 = 65536, all that an SM has
 //   shared memory    queries 2 x 32 KB, 4 blocks of 32 KB, pieces 16 KB: 208 KB
 //   Tensor Memory    2 x 128 columns of scores, 2 x 128 of sums: 512, all of it. Per tile and block 64 KB
 //                    of scores are read and 32 KB of weights written; O, 64 KB, only at the end
 //   from L2          64 KB a block of keys, for 2048 clk of products: 32 bytes a clk
 //
-// Limits: under a causal mask the first tile walks up to one block that none of its rows sees. A tile's
-// last product and the next one's first have nothing beside them. Columns of a head: at most 192 of q, 128
+// Limits: under a causal mask the first tile walks a block that none of its rows sees. The next job's
+// products wait until both tiles of this one are done with theirs. Columns of a head: at most 192 of q, 128
 // of v.
 //
 // State: emulator-verified, not hardware-verified.
