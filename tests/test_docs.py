@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("cuda.bindings.nvrtc")
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-NAMES = ("matmul.md", "attention.md", "attention-decode.md", "sampling.md")
+NAMES = ("matmul.md", "attention.md", "attention-decode.md", "sampling.md", "layouts.md")
 EXAMPLES = [example for name in NAMES for example in
             re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)
             if "import numpy" in example]

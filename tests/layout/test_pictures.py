@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from gpukit.layout import gallery
 from gpukit.layout.draw import encoded
 from gpukit.layout.picture import Picture
 from gpukit.layout.pictures import memory, registers, tensor_memory
@@ -102,3 +104,10 @@ def test_a_window_keeps_names_and_facts() -> None:
 def test_what_cannot_be_drawn(make, words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_figures_of_the_documents_are_those_of_the_gallery(tmp_path: Path) -> None:
+    gallery.write(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "layouts.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\(generated/layouts/([\w-]+)\.svg\)", text))
+    assert shown and shown <= {file.stem for file in tmp_path.iterdir()} == set(gallery.FIGURES)
