@@ -16,6 +16,7 @@ from gpukit.emulator.errors import (
     UninitializedReadError,
     UnsupportedInstructionError,
 )
+from gpukit.layout import banks, fragments
 
 PARAMS = ".param .u64 rows, .param .u64 image, .param .u64 out"
 SHARED = ".extern .shared .align 1024 .b8 smem[];"
@@ -68,12 +69,9 @@ def test_ldmatrix(rng, count, trans, space):
     load = f"ldmatrix.sync.aligned.m8n8.x{count}{trans}{space}.b16 "
     load += f"{registers('r', count)}, [{address}];"
     got, counters = run(f"{to_generic}{load}\n{store_registers(count)}", count, rows, warps=2)
-    for lane in range(64):
-        for matrix in range(count):
-            values = (rows[8 * matrix : 8 * matrix + 8, None] // 2 + np.arange(8)).astype(int)
-            values = values.T if trans else values
-            pair = values[lane % 32 // 4, 2 * (lane % 4) : 2 * (lane % 4) + 2]
-            assert (got[lane, matrix] == pair).all()
+    matrix, row, column = fragments.ldmatrix(count, bool(trans))
+    values = (rows[8 * matrix + row] // 2 + column).reshape(32, count, 2)
+    assert (got == np.tile(values, (2, 1, 1))).all()
     assert counters.shared_loads.requests == 2
     assert counters.shared_loads.bytes == 2 * count * 128
 
@@ -128,7 +126,7 @@ def test_bank_conflicts(pitch, swizzled, ways):
         rows = rows ^ (rows >> 3 & 0x70)
     load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1, %r2, %r3}, [%row];"
     _, counters = run(load + store_registers(4), 4, rows)
-    assert counters.shared_loads.wavefronts == 4 * ways
+    assert counters.shared_loads.wavefronts == banks.access(rows, 16).wavefronts == 4 * ways
     assert counters.shared_loads.ideal == 4
 
 

@@ -12,15 +12,8 @@ from tcgen05_wrappers import tensor_source
 
 from gpukit import emulator
 from gpukit.emulator import errors
-from gpukit.layout.algebra import Layout
+from gpukit.layout import tmem
 
-# shape -> columns of a block, thread layout, register layout; offsets count cells, row by row
-TRAITS = {
-    "32x32b": (1, Layout(32, 1), Layout(1, 0)),
-    "16x64b": (2, Layout((2, 2, 8), (16, 1, 2)), Layout(1, 0)),
-    "16x128b": (4, Layout((4, 8), (1, 4)), Layout(2, 32)),
-    "16x256b": (8, Layout((4, 8), (2, 8)), Layout((2, 2), (1, 64))),
-}
 REPEATS = {"32x32b": 128, "16x64b": 128, "16x128b": 64, "16x256b": 32, "16x32bx2": 128}
 COLUMNS = 256
 
@@ -33,14 +26,9 @@ CASES = [(shape, n) for shape in REPEATS for n in counts(shape)]
 
 
 def places(shape, count, split=0):
-    """Rows and columns [register, thread] by CUTLASS's traits."""
-    if shape == "16x32bx2":  # the second half of the warp holds the second block
-        r, t = np.ogrid[:count, :32]
-        return t % 16 + 0 * r, r + split * (t // 16)
-    width, threads, registers = TRAITS[shape]
-    t, r = np.arange(32), np.arange(count * registers.size)
-    cell = threads(t)[None] + registers(r % registers.size)[:, None]
-    return cell // width, cell % width + (r // registers.size * width)[:, None]
+    """Rows and columns [register, thread]."""
+    lanes, columns = tmem.loaded(shape, count, split)
+    return lanes.T, columns.T
 
 
 def instruction(kind, shape, count, registers, packing="", split=None):
