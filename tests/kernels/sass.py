@@ -23,12 +23,17 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)"
 def built(spec: KernelSpec, arch: str, **tunables: Value) -> tuple[Compiled, Counter[str]]:
     """One variant's cubin, and how often each mnemonic stands in it."""
     compiled = nvrtc.compile_kernel(spec, tunables, arch)
+    return compiled, Counter(_INSTRUCTION.findall(disassembled(compiled.image)))
+
+
+def disassembled(image: bytes) -> str:
+    """The machine code of a cubin as text."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cubin"
-        file.write_bytes(compiled.image)
+        file.write_bytes(image)
         done = subprocess.run([_disassembler(), "-c", file], capture_output=True, text=True,
                               check=True)
-    return compiled, Counter(_INSTRUCTION.findall(done.stdout))
+    return done.stdout
 
 
 def count(code: Counter[str], name: str) -> int:
