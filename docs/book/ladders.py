@@ -70,6 +70,7 @@ LADDERS = (
            ("attention.k1_scores", "attention.k2", *(f"attention.sm90.k{i}" for i in range(3, 6))),
            ()),
     Ladder("Decoding", "attention/decode", ("attention.decode.d6", "attention.decode.d7"), ()),
+    Ladder("Sampling", "sampling/ladder", tuple(f"sampling.s{i}" for i in range(1, 6)), ()),
 )
 
 
