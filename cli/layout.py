@@ -113,6 +113,12 @@ _KINDS = {
     "tma-box": _Kind("Where TMA puts the rows of a box.", "tma_box", (
         _number("inner", 64, "Elements of a row.", most=256),
         _number("outer", 8, "Rows.", most=256), _dtype(), _mode(), _ACCESS)),
+    "warp-access": _Kind("A load or store of shared memory by a warp, and its conflicts.",
+                         "warp_access", (
+        _choice("pattern", ("fragment", "row", "column"), "fragment",
+                "Lanes hold an accumulator's registers, walk along a row, or have a row each."),
+        _choice("width", ("4", "8", "16"), "4", "Bytes per lane."),
+        _number("row-bytes", 128, "Bytes from a row to the next.", 4, 1024), _mode("none"))),
     "mma-a": _Kind("A of mma.sync, in registers.", "mma_a", (_dtype(),)),
     "mma-b": _Kind("B of mma.sync, in registers.", "mma_b", (_dtype(),)),
     "mma-c": _Kind("C and D of mma.sync, in registers.", "mma_c", (

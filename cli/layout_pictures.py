@@ -47,6 +47,11 @@ def tma_box(inner: int, outer: int, dtype: str, swizzle: str, access: str) -> Pi
     return memory.box(inner, outer, dtype, swizzle, access)
 
 
+def warp_access(pattern: str, width: str, row_bytes: int, swizzle: str) -> Picture:
+    """A warp's load or store."""
+    return memory.warp_access(pattern, int(width), row_bytes, swizzle)
+
+
 def mma_a(dtype: str) -> Picture:
     """A of a warp."""
     return registers.mma_a(dtype)

@@ -21,7 +21,7 @@ ALL = [
     registers.mma_a(), registers.mma_b("tf32"), registers.mma_c(), registers.ldmatrix(2, True),
     memory.operand("A", 64), memory.operand("B", 8, "bf16", "64", "mn"),
     memory.operand("B", 16, "e4m3", "none"), memory.box(), memory.box(mode="none", access="row"),
-    memory.swizzle("32"), memory.swizzle("128/32"), memory.ldmatrix(),
+    memory.warp_access(), memory.swizzle("32"), memory.swizzle("128/32"), memory.ldmatrix(),
     tensor_memory.loaded("16x256b", 2), tensor_memory.accumulator(64, 8),
 ]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -53,6 +53,13 @@ def test_conflicts_show(mode: str, ways: int) -> None:
     records = list(picture.records())
     assert ("conflict" in records[0]) == bool(ways)
     assert ("red" in encoded(picture, Path("x.svg")).decode()) == bool(ways)
+
+
+@pytest.mark.parametrize(("pattern", "row_bytes", "mode", "ways"), [
+    ("fragment", 128, "none", 8), ("fragment", 128, "128", 0), ("fragment", 144, "none", 0),
+    ("row", 128, "none", 0), ("column", 128, "none", 32), ("column", 132, "none", 0)])
+def test_conflicts_of_a_warp(pattern: str, row_bytes: int, mode: str, ways: int) -> None:
+    assert memory.warp_access(pattern, 4, row_bytes, mode).conflicts == ways
 
 
 @pytest.mark.parametrize("picture", ALL, ids=IDS)
@@ -94,6 +101,7 @@ def test_a_window_keeps_names_and_facts() -> None:
     (lambda: encoded(ALL[0], Path("x.pdf")), "x.pdf: the name must end in"),
     (lambda: memory.operand("B", 8, "tf32", major="mn"), "only 16-bit types"),
     (lambda: memory.box(inner=3), "a multiple of 16 bytes"),
+    (lambda: memory.warp_access("row", 4, 64), "a row holds 32 accesses"),
     (lambda: memory.ldmatrix(24), "multiples of 16"),
     (lambda: memory.ldmatrix(16), "need 64 bytes"),
     (lambda: tensor_memory.loaded("16x256b", 64), "up to 128 registers"),

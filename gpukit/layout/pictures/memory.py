@@ -6,6 +6,7 @@ A chunk is what a tensor core, ldmatrix or TMA moves as a piece; eight of them s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ CHUNK, LINE = 16, 128
 #: What is looked at for conflicts: 8 chunks below each other, or 8 beside each other.
 ACCESSES = {"rows": "8 rows of 16 bytes, as ldmatrix and tensor cores read them",
             "row": "8 chunks of a row, as lanes write them that walk along it"}
+#: Row and place in the row of each lane: an accumulator's registers, a row, a column.
+PATTERNS: dict[str, Callable[[Array], tuple[Array, Array]]] = {
+    "fragment": lambda lane: (lane // 4, lane % 4),
+    "row": lambda lane: (0 * lane, lane),
+    "column": lambda lane: (lane, 0 * lane)}
 _COLOURS = "chunk of the 128 bytes that all banks hold: 4 banks each"
 
 
@@ -71,6 +77,29 @@ def swizzle(mode: str = "128") -> Picture:
     return Picture(f"{_swizzle(mode)}: rows of {span} bytes in lines of {LINE}", "line", "bank",
                    names(lines), tuple(str(4 * j) for j in range(8)), cells_of((lines, 8), cell),
                    "chunk of the row", (f"conflicts: {ACCESSES['rows']}",))
+
+
+def warp_access(pattern: str = "fragment", width: int = 4, row_bytes: int = 128,
+                mode: str = "none") -> Picture:
+    """One load or store of a warp, ``width`` bytes per lane, on a tile with these rows."""
+    lane = np.arange(32)
+    row, column = PATTERNS[pattern](lane)
+    if row_bytes % width or (int(column.max()) + 1) * width > row_bytes:
+        raise ValueError(f"row_bytes={row_bytes}: a row holds {int(column.max()) + 1} accesses of "
+                         f"{width} bytes and whole ones only")
+    at = swizzled(mode, row * row_bytes + column * width)
+    cost = banks.access(at, width)
+
+    def cell(i: int, j: int) -> Cell:
+        k = 4 * i + j
+        facts = {"lane": k, "row": int(row[k]), "address": int(at[k]), "bank": _bank(at[k]),
+                 "pass": int(cost.passes[k])}
+        return Cell(f"T{k} {int(at[k]):#x}", _group(at[k]), facts, int(cost.ways[k]))
+
+    title = f"a warp's {pattern}: {width} bytes per lane, rows {row_bytes} bytes apart, "
+    return Picture(title + _swizzle(mode), "lane / 4", "lane % 4", names(8), names(4),
+                   cells_of((8, 4), cell), _COLOURS,
+                   (f"{cost.wavefronts} passes, {cost.ideal} at best",))
 
 
 def ldmatrix(row_bytes: int = 128, mode: str = "none", count: int = 4) -> Picture:
