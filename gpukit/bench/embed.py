@@ -7,8 +7,8 @@ beside the file or beside any folder above it), then which rows and columns, if 
     <!-- end of table -->
 
 Columns are those of the benchmark's table, of `--counters`, `idea`: a kernel's summary, or the
-configuration that `gpukit.matmul` chose, and `published`: what others reached with that rung, on
-their GPU and problem. With
+configuration that `gpukit.matmul` chose, and `published`: what others reached with that rung or
+in that case, on their GPU and problem. With
 `results.json#summary` the records are those of the file's summary.
 
 A kernel's source, a rung of a ladder whose number begins the file's name, says in its header what
@@ -42,7 +42,7 @@ from gpukit.bench.counters import counter_columns
 from gpukit.bench.formats import markdown_table
 from gpukit.bench.ladder import gains, rung
 from gpukit.bench.model import TIMED_STATUSES, Row
-from gpukit.bench.published import PATH, of_rung, published
+from gpukit.bench.published import PATH, of_rung, published, published_column
 
 _TABLE = re.compile(r"(<!-- table: ([^\s#]+)(?:#(\w+))?([^>]*) -->\n).*?(<!-- end of table -->)",
                     re.DOTALL)
@@ -119,7 +119,10 @@ def _idea(row: Row) -> str:
 
 def _others(row: Row) -> str:
     place = rung(row.kernel)
-    return _figures(PATH, place[1]) if place else NOTHING
+    if place:
+        return _figures(PATH, place[1])
+    column = published_column([row], published(row.family) or [])
+    return column.cell(row) if column else NOTHING
 
 
 def _figures(file: Path | None, number: int, size: int | None = None) -> str:
