@@ -73,7 +73,8 @@ def test_heads_in_one_tile() -> None:
 
 
 @pytest.mark.parametrize("tunables", [
-    {}, {"mask": "window", "keys": "spans"}, {"d": 64, "dv": 64, "wgs": 3}], ids=str)
+    {}, pytest.param({"mask": "window", "keys": "spans"}, marks=pytest.mark.slow),
+    pytest.param({"d": 64, "dv": 64, "wgs": 3}, marks=pytest.mark.slow)], ids=str)
 def test_products_run_on_behind_the_softmax(tunables: dict[str, int | str]) -> None:
     spec = kernels.get("attention.sm90.k6")
     compiled = nvrtc.compile_kernel(spec, spec.resolve(tunables), "sm_90a")
