@@ -23,17 +23,26 @@ class ArgumentBuffer:
     `struct` call writes them all.
     """
 
-    def __init__(self, kinds: tuple[str, ...]) -> None:
-        self._format, offsets = _layout(kinds)
+    def __init__(self, kinds: tuple[str, ...], fixed: Sequence[ArgumentValue] = ()) -> None:
+        """
+        Args:
+            fixed: values of the last parameters, written once and for all.
+        """
+        whole, offsets = _layout(kinds)
         align = tensor_map.ALIGN
-        self._storage = ctypes.create_string_buffer(self._format.size + align)
+        self._storage = ctypes.create_string_buffer(whole.size + align)
         self._start = -ctypes.addressof(self._storage) % align
+        changing = kinds[:len(kinds) - len(fixed)]
+        self._format, _ = _layout(changing)
+        if fixed:
+            nothing = (b"" if kind == "tensor_map" else 0 for kind in changing)
+            whole.pack_into(self._storage, self._start, *nothing, *fixed)
         base = ctypes.addressof(self._storage) + self._start
         self._pointers = (ctypes.c_void_p * max(1, len(kinds)))(*(base + at for at in offsets))
         self._address = ctypes.addressof(self._pointers)
 
     def write(self, values: Sequence[ArgumentValue]) -> int:
-        """Write one value per parameter (addresses for pointers, the 128 bytes of
+        """Write one value per parameter that is not fixed (addresses for pointers, the 128 bytes of
         `Device.tensor_map` for tensor maps); the pointer array's address.
 
         Too many, too few or values of the wrong kind raise struct.error; f32 values beyond the

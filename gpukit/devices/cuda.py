@@ -210,16 +210,18 @@ class CudaKernel:
             arg if param.kind != "pointer" else 0 if arg is None else arg.data.ptr
             for arg, param in zip(args, self.spec.params, strict=True)))
 
-    def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
-        """The launch with its configuration fixed: call it with addresses, numbers and
-        tensor maps.
+    def bind(self, grid: Dim3, block: Dim3,
+             fixed: tuple[ArgumentValue, ...] = ()) -> Callable[..., None]:
+        """The launch with its configuration, and perhaps its last arguments, fixed: call it with
+        addresses, numbers and tensor maps.
 
         Everything it needs is looked up here once; a call costs little more than the driver's own.
         """
         cupy = self.device._cupy
         launch_kernel, stream = cupy.cuda.driver.launchKernel, cupy.cuda.get_current_stream
         driver_error = cupy.cuda.driver.CUDADriverError
-        handle, shared, local = self.handle, self.shared_bytes, self._local
+        handle, shared = self.handle, self.shared_bytes
+        local = _Buffers(tuple(p.kind for p in self.spec.params), fixed) if fixed else self._local
         gx, gy, gz = (*grid, 1, 1)[:3]
         bx, by, bz = (*block, 1, 1)[:3]
 
@@ -250,8 +252,8 @@ class CudaKernel:
 class _Buffers(threading.local):
     """One argument buffer per thread: the driver reads it during the call only."""
 
-    def __init__(self, kinds: tuple[str, ...]) -> None:
-        self.buffer = ArgumentBuffer(kinds)
+    def __init__(self, kinds: tuple[str, ...], fixed: tuple[ArgumentValue, ...] = ()) -> None:
+        self.buffer = ArgumentBuffer(kinds, fixed)
 
 
 def _uuid(raw: bytes) -> str:

@@ -180,7 +180,7 @@ class EmulatedKernel:
             raise LaunchError(f"{self.spec.name}: {error}") from error
         self.device.last_counters = result.counters
 
-    def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
-        """`launch` with its configuration fixed; takes arrays, not addresses, and
-        `EmulatedMap`s."""
-        return lambda *args: self.launch(grid, block, args)
+    def bind(self, grid: Dim3, block: Dim3, fixed: tuple[Any, ...] = ()) -> Callable[..., None]:
+        """`launch` with its configuration, and perhaps its last arguments, fixed; takes arrays,
+        not addresses, and `EmulatedMap`s."""
+        return lambda *args: self.launch(grid, block, (*args, *fixed))

@@ -45,9 +45,9 @@ class Kernel(Protocol):
         """Enqueue on the current stream. `args` follow `spec.params`: arrays (None for a null
         pointer), ints, floats and what `Device.tensor_map` returned."""
 
-    def bind(self, grid: Dim3, block: Dim3) -> Callable[..., None]:
-        """`launch` with its configuration fixed; call it with `Device.pointer`s, numbers and
-        `Device.tensor_map`s."""
+    def bind(self, grid: Dim3, block: Dim3, fixed: tuple[Any, ...] = ()) -> Callable[..., None]:
+        """`launch` with its configuration, and the last arguments if given, fixed; call it with
+        `Device.pointer`s, numbers and `Device.tensor_map`s."""
 
 
 class Device(Protocol):

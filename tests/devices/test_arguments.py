@@ -120,3 +120,12 @@ def test_compiling_leaves_pythons_own_bytes_alone() -> None:
     nvrtc.compile_kernel(kernels.get("timing.spin"), {}, "compute_90")
     assert bytes([32]) == b"\x20"
     assert bytes([32]).decode() == chr(32)
+
+
+@given(CASES, st.integers(0, 12))
+def test_fixed_values_are_written_once(case: list[tuple[str, Any]], fixed: int) -> None:
+    kinds, values = [kind for kind, _ in case], [value for _, value in case]
+    changing = max(0, len(case) - fixed)
+    buffer = ArgumentBuffer(tuple(kinds), tuple(values[changing:]))
+    for _ in range(2):
+        assert same(read(buffer.write(values[:changing]), kinds), values)

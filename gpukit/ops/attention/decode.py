@@ -136,7 +136,6 @@ class DecodePlan:
     def bind(self, call: Call) -> Callable[..., None]:
         """The launch of calls like a checked one: takes what `Call.arrays` has, as pointers."""
         p, config, mask, cap = self.problem, self.config, call.mask, call.softcap
-        enqueue = self._kernel.bind(config.grid(p), (32 * config.warps,))
         work = map(self.device.pointer, (self._values, self._statistics, self._arrived))
         strides = (step for array in (call.q, call.k, call.v, call.out) for step in _steps(array))
         table_row = 0 if call.table is None else call.table.strides[0] // 4
@@ -145,11 +144,7 @@ class DecodePlan:
                 mask.left, mask.right, mask.chunk or FAR, call.scale * _LOG2_E,
                 call.scale / cap if cap else 0.0, cap * _LOG2_E,
                 *(call.scales.rest if p.queries else ()))
-
-        def launch(*arrays: Any) -> None:
-            enqueue(*arrays, *rest)
-
-        return launch
+        return self._kernel.bind(config.grid(p), (32 * config.warps,), rest)
 
 
 def _steps(array: Any) -> list[int]:
