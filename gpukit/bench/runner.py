@@ -163,6 +163,7 @@ def run_sweep(
         store.begin(info, options.command, todo)
         complete = False
         try:
+            session.compile([*todo.values()])
             for case in todo.values():
                 _run_one(case, session, store, observer)
             complete = True

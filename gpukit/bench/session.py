@@ -6,11 +6,13 @@ import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gpukit.bench.compile_ahead import compile_ahead
 from gpukit.bench.execute import CaseOptions, describe, run_case
 from gpukit.bench.model import Row
 from gpukit.errors import GpukitError, LaunchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -66,6 +68,9 @@ class Session(Protocol):
     def ceilings(self) -> dict[str, dict[str, Any] | None]:
         """Ceilings measured in this run, by dtype; where that failed, ``failed`` says why."""
 
+    def compile(self, cases: Sequence[Case]) -> None:
+        """Compile what these cases will need, as far as the family foresees it."""
+
     def run(self, case: Case) -> Row: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -84,6 +89,10 @@ class LocalSession:
         self._target = setup.family.target(setup.device)
         self.info = DeviceInfo.of(self._target)
         self.ceilings: dict[str, dict[str, Any] | None] = {}
+
+    def compile(self, cases: Sequence[Case]) -> None:
+        """See `Session`."""
+        compile_ahead(self._setup.family, cases, self._target.device)
 
     def run(self, case: Case) -> Row:
         """Run one case; see `Session`."""

@@ -26,6 +26,7 @@ from gpukit.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -57,6 +58,12 @@ class IsolatedSession:
         self.ceilings: dict[str, dict[str, Any] | None] = {}
         self._worker: Worker | None = Worker(setup)
         self.info = self._worker.info
+
+    def compile(self, cases: Sequence[Case]) -> None:
+        """See `Session`; whatever goes wrong will go wrong again, in a case."""
+        with contextlib.suppress(GpukitError):
+            if self._worker is not None:
+                self._worker.compile(cases)
 
     def run(self, case: Case) -> Row:
         """Run one case; see `Session`."""
@@ -125,6 +132,12 @@ class Worker:
                 "keep it plain, or use --no-isolate"
             ) from problem
 
+    def compile(self, cases: Sequence[Case]) -> None:
+        """Compile what these cases need; returns when that is done."""
+        with contextlib.suppress(BrokenPipeError):
+            self._connection.send([*cases])
+        self._receive(None)
+
     def run(
         self, case: Case, ceilings: dict[str, Any], timeout_s: float | None
     ) -> tuple[Outcome, dict[str, Any]]:
@@ -160,7 +173,8 @@ class Worker:
 
 
 def _serve(connection: Connection, setup: Setup) -> None:
-    """Body of the worker process: greet with the device's info, then answer case after case."""
+    """Body of the worker process: greet with the device's info, then answer case after case, or a
+    list of cases to compile for."""
     interrupts.ignore()
     os.dup2(2, 1)
     streams.protect()
@@ -172,6 +186,10 @@ def _serve(connection: Connection, setup: Setup) -> None:
             return
         connection.send(session.info)
         while (job := connection.recv()) is not None:
+            if isinstance(job, list):
+                session.compile(job)
+                connection.send(len(job))
+                continue
             case, session.ceilings = job
             connection.send((session.attempt(case), session.ceilings))
 

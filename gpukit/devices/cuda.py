@@ -76,6 +76,7 @@ class CudaDevice:
         self.name = f"cuda:{index}"
         self._cupy = load_cupy()
         self._kernels: dict[tuple[Any, ...], CudaKernel] = {}
+        self._compiling: dict[tuple[Any, ...], threading.Lock] = {}
         self._lock = threading.Lock()
 
     @cached_property
@@ -105,6 +106,8 @@ class CudaDevice:
         kernel = self._kernels.get(key)
         if kernel is None:
             with self._lock:
+                lock = self._compiling.setdefault(key, threading.Lock())
+            with lock:  # others may compile other variants meanwhile
                 kernel = self._kernels.get(key) or self._compile(spec, spec.resolve(tunables))
                 self._kernels[key] = kernel
         return kernel

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpukit import dtypes
 from gpukit.bench.axes import Choices, DTypes, Integers, Shapes
 from gpukit.bench.families.optional import AUTO, Auto
 from gpukit.bench.families.sampling_case import PreparedSampling
@@ -16,6 +17,8 @@ from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import is_emulated, open_target
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import CLUSTERS, STAGES, THREADS
+from gpukit.kernels.spec import KernelSpec, Value
+from gpukit.ops.sampling.explain import foresee
 from gpukit.ops.sampling.ladder import RUNGS
 
 KERNELS = ("sample", "resident", *RUNGS, "gumbel", "top_k", "softmax", "argmax")
@@ -115,6 +118,13 @@ class SamplingFamily:
             raise UnsupportedError(f"{size} logits are too many to emulate; at most "
                                    f"{_MOST_EMULATED}")
         return PreparedSampling(case, device, peers)
+
+    def variants(self, case: Case, device: Any) -> list[tuple[KernelSpec, dict[str, Value]]]:
+        """What `prepare` will compile."""
+        launch = {n: x for n, x in case.params.items() if n in ("cluster", "threads", "stage")}
+        op, shape = case.kernel.removeprefix("sampling."), (case.shape["b"], case.shape["v"])
+        return foresee(op, device, dtypes.parse(case.dtype), shape,
+                       int(case.params.get("top_k", 0)), launch)
 
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
         """What the runtime's device-to-device copy reaches; nothing is timed emulated."""

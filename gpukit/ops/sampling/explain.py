@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from gpukit.kernels.spec import Value
-from gpukit.ops.sampling import choose, ladder, rows
+from gpukit import kernels
+from gpukit.devices.protocol import Device
+from gpukit.dtypes import DType
+from gpukit.kernels.spec import KernelSpec, Value
+from gpukit.ops.sampling import ladder, rows
+from gpukit.ops.sampling.rows import Rows
 
 
 def explain(op: str, logits: Any, settings: Mapping[str, Any] | None = None,
@@ -23,24 +27,44 @@ def explain(op: str, logits: Any, settings: Mapping[str, Any] | None = None,
     top_k, tunables = (settings or {}).get("top_k", 0), tunables or {}
     if op in ladder.RUNGS:
         return ladder.explain_rung(op, logits, int(top_k), tunables)
-    given = rows.adopt(op, "logits", logits)
-    if op == "softmax":
-        chosen = import_module("gpukit.ops.sampling.softmax").warps(given)
-    elif op == "argmax":
-        chosen = import_module("gpukit.ops.sampling.argmax").choose(given)
-    elif op == "gumbel":
-        chosen = import_module("gpukit.ops.sampling.gumbel").choose(given)
-    elif op == "resident":
-        chosen = resident(logits, top_k)
-    else:
-        chosen = choose.streamed(given, top_k)
-    chosen = {**chosen, **tunables}
+    chosen = {**_choose(op, rows.adopt(op, "logits", logits), top_k), **tunables}
     facts = {name: value for name, value in chosen.items() if name not in ("dtype", "threads")}
-    teams = -(-given.count // int(chosen.get("turns", 1)))
+    teams = -(-len(logits) // int(chosen.get("turns", 1)))
     return {"grid": teams * int(chosen["cluster"]), "block": chosen["threads"], **facts}
+
+
+def _choose(op: str, given: Rows, top_k: int) -> dict[str, Value]:
+    function, takes_k = _CHOICES.get(op, ("choose.streamed", True))
+    module, _, name = function.partition(".")  # the ops' modules are hidden by their functions
+    choice = getattr(import_module(f"gpukit.ops.sampling.{module}"), name)
+    return dict(choice(given, top_k) if takes_k else choice(given))
+
+
+_CHOICES = {"softmax": ("softmax.warps", False), "argmax": ("argmax.choose", False),
+            "gumbel": ("gumbel.choose", False), "resident": ("sample.tuned", True),
+            "top_k": ("top_k.choose_list", True)}
+_KERNELS = {"sample": "sampling.stream", "resident": "sampling.sample"}
+
+
+def foresee(op: str, device: Device, dtype: DType, shape: tuple[int, int], top_k: int,
+            tunables: Mapping[str, Value]) -> list[tuple[KernelSpec, dict[str, Value]]]:
+    """What a call with newly allocated logits of this shape and type would compile.
+
+    Args:
+        op, top_k, tunables: as of `explain`.
+    """
+    if op in ladder.RUNGS:
+        names = [f"sampling.{op}", *(["sampling.s2_lists"] if op == "s2" else [])]
+        specs = [kernels.get(name) for name in names]
+        return [(spec, {**spec.defaults, "dtype": dtype.name, **tunables}) for spec in specs]
+    given = rows.imagine(device, dtype, *shape)
+    chosen = {**_choose(op, given, top_k), **tunables}
+    if op == "softmax":
+        del chosen["turns"]
+        chosen |= {"out": "f32", "out_vec": min(given.vec, 4)}
+    return [(kernels.get(_KERNELS.get(op, f"sampling.{op}")), chosen)]
 
 
 def resident(logits: Any, top_k: Any) -> dict[str, Value]:
     """Tunables that make `sample` keep rows in shared memory."""
-    given = rows.adopt("sample", "logits", logits)
-    return dict(import_module("gpukit.ops.sampling.sample").tuned(given, top_k))
+    return _choose("resident", rows.adopt("sample", "logits", logits), top_k)

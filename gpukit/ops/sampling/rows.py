@@ -57,8 +57,17 @@ def adopt(function: str, name: str, array: Any, like: Device | None = None) -> R
     return Rows(array, device, dtype, count, width, pitch, _vec(array, pitch, dtype, device))
 
 
+def imagine(device: Device, dtype: DType, count: int, width: int) -> Rows:
+    """What a new, dense array would be, without its memory."""
+    return Rows(None, device, dtype, count, width, width, _widest(0, width, dtype))
+
+
 def _vec(array: Any, pitch: int, dtype: DType, device: Device) -> int:
-    low = 16 | device.phase(array) | pitch * dtype.itemsize
+    return _widest(device.phase(array), pitch, dtype)
+
+
+def _widest(phase: int, pitch: int, dtype: DType) -> int:
+    low = 16 | phase | pitch * dtype.itemsize
     return int((low & -low) // dtype.itemsize)
 
 
