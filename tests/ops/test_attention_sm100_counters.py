@@ -34,6 +34,18 @@ def test_tensor_core() -> None:
     assert extra["tcgen05 shared wavefronts"] == extra["tcgen05 shared wavefronts ideal"]
 
 
+def test_a_tile_skips_what_only_the_other_sees() -> None:
+    """All but one block if it has no rows; what of a window lies to its side if it has."""
+    device = emulated.get("b200")
+    check(problem(ROWS, KEYS), SMALL)
+    assert device.last_counters is not None
+    assert device.last_counters.extra["tcgen05.mma"] == PRODUCTS * (STEPS + 1)
+    p = problem(QUERIES, QUERIES, mask="sliding_causal", window=N + 1)
+    check(p, SMALL, Rules("sliding_causal", window=N + 1))
+    assert device.last_counters is not None
+    assert device.last_counters.extra["tcgen05.mma"] == PRODUCTS * (4 + 5)
+
+
 def test_memory() -> None:
     """Everything is read once and written once; nothing but the LSE by plain stores."""
     counters = counted()
@@ -68,8 +80,9 @@ def test_jobs_run_into_each_other_longest_first(monkeypatch: pytest.MonkeyPatch)
     spans = rungs.traced(monkeypatch, lambda: check(
         problem(2 * QUERIES, 2 * QUERIES, mask="causal"), SMALL, Rules("causal")))
     multiplied, written = rungs.of(spans, 0, "MMA"), rungs.of(spans, 0, "TMA stores")
-    longest = TILES * PRODUCTS * (2 * QUERIES // N)
-    assert len(multiplied) == longest * 3 // 2
+    blocks = ROWS // N  # that a tile sees more than the one before it
+    longest = PRODUCTS * (4 + 3) * blocks
+    assert len(multiplied) == PRODUCTS * (4 + 3 + 2 + 1) * blocks  # of two jobs, two tiles each
     last = written[len(written) // 2 - 1].start  # of the first job
     assert multiplied[longest - 1].end <= last
     assert multiplied[longest].start < last

@@ -23,7 +23,7 @@ template <class S, Mask MASK, Keys KEYS> struct Corrector {
     Columns<S> columns;
     Logarithms to;
     f32 c;
-    u32 risen_parity = 0, done_parity = 0, turn = 0;
+    u32 risen_parity[S::TILES] = {}, done_parity = 0, turn = 0;
 
     static __device__ __forceinline__ i32 row() { return threadIdx.x % S::ROWS; }  // of a tile
 
@@ -113,6 +113,14 @@ template <class S, Mask MASK, Keys KEYS> struct Corrector {
         }
     }
 
+    // A block behind the first.
+    __device__ __forceinline__ void correct(int tile) {
+        mbarrier::wait(shared.risen(tile), risen_parity[tile]);
+        risen_parity[tile] ^= 1;
+        rescale(tile, shared.statistics().factor[tile][row()]);
+        arrive_warp(shared.ready(tile));
+    }
+
     __device__ __forceinline__ void end(const Work<S, MASK, KEYS>& job, int tile) {
         mbarrier::wait(shared.summed(tile), done_parity);
         const f32 max = shared.statistics().max[tile][row()];
@@ -131,14 +139,16 @@ template <class S, Mask MASK, Keys KEYS> struct Corrector {
                 finish<false>(job, tile, ending(job, tile, minus_infinity(), 0.0f).factor);
             return;
         }
-        for (int tile = 0; tile < S::TILES; tile++)  // the sums of the job before have been read
-            arrive_warp(shared.ready(tile));
-        for (i32 j = job.end - 2; j >= job.first; j--, risen_parity ^= 1) {
-            for (int tile = 0; tile < S::TILES; tile++) {
-                mbarrier::wait(shared.risen(tile), risen_parity);
-                rescale(tile, shared.statistics().factor[tile][row()]);
-                arrive_warp(shared.ready(tile));
-            }
+        Interval blocks[S::TILES];
+#pragma unroll
+        for (int tile = 0; tile < S::TILES; tile++) {
+            blocks[tile] = blocks_of<S>(call, job, tile);
+            arrive_warp(shared.ready(tile));  // the sums of the job before have been read
+        }
+        for (i32 j = job.end - 2; j >= job.first; j--) {
+#pragma unroll
+            for (int tile = 0; tile < S::TILES; tile++)
+                if (j >= blocks[tile].first && j < blocks[tile].end - 1) correct(tile);
         }
         for (int tile = 0; tile < S::TILES; tile++) end(job, tile);
         done_parity ^= 1;

@@ -26,8 +26,7 @@
 //                    of scores are read and 32 KB of weights written; O, 64 KB, only at the end
 //   from L2          64 KB a block of keys, for 2048 clk of products: 32 bytes a clk
 //
-// Limits: under a causal mask the first tile walks a block that none of its rows sees. The next job's
-// products wait until both tiles of this one are done with theirs. Columns of a head: at most 192 of q, 128
+// Limits: the next job's products wait until both tiles of this one are done with theirs. Columns of a head: at most 192 of q, 128
 // of v.
 //
 // State: emulator-verified, not hardware-verified.
@@ -87,12 +86,9 @@ k4_roles(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
         if (warp::index() == LOADER) {
             Loader<S, MASK, KEYS> loader{shared, maps, call};
             lead(shared, call.schedule, [&](const Tile& tile) { loader.run(Job(call, tile, 0)); });
+            loader.await_all();
         } else if (warp::index() == MULTIPLIER) {
-            Multiplier<S> multiplier{shared, columns, warp::elect()};
-            shared.ticket().for_each([&](const Tile& tile) {
-                const Job job(call, tile, 0);
-                if (!job.empty()) multiplier.run(job.end - job.first);
-            });
+            for_each_job(Multiplier<S, MASK, KEYS>{shared, call, columns, warp::elect()});
         }
     } else if (warp::group() == CORRECTION) {
         warp::give_registers<80>();

@@ -66,6 +66,12 @@ template <class S, Mask MASK, Keys KEYS> struct Loader {
             fetch<S::V_SLABS>(values, j);
         }
     }
+
+    // A CTA that is gone could not be told that a stage is empty: stay until all are.
+    __device__ __forceinline__ void await_all() {
+        for (int i = 0; i < S::STAGES; i++, at.next())
+            mbarrier::wait(shared.empty(at.stage), at.parity ^ 1);
+    }
 };
 
 // Calls `work(tile)` for this CTA's tiles and tells the other roles of each; by one warp. CTAs are launched

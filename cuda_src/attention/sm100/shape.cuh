@@ -73,6 +73,19 @@ __device__ __forceinline__ void multiply_values(u32 d, u32 p, const u8* v, bool 
                                S::VALUES_SHAPE, add || kk != 0);
 }
 
+// Blocks of keys, [first, end), that some row of a tile sees: not all that the job walks. A tile that sees
+// none, or has no rows, takes one of the job's all the same, hidden, so that every role has a beginning
+// and an end.
+template <class S, class JOB>
+__device__ __forceinline__ Interval blocks_of(const Call& call, const JOB& job, int tile) {
+    const i32 row = job.row + tile * S::ROWS, last = min(row + S::ROWS, job.rows) - 1;
+    if (row > last) return {job.end - 1, job.end};
+    const Interval top = job.visible.of(row >> call.group_bits);
+    const Interval bottom = job.visible.of(last >> call.group_bits);
+    const i32 first = min(top.first / S::N, job.end - 1);
+    return {first, max((bottom.end + S::N - 1) / S::N, first + 1)};
+}
+
 // Row `row` of a job, counted in its sequence.
 template <class JOB> __device__ __forceinline__ Row row_at(const Call& call, const JOB& job, i32 row) {
     const i32 query = row >> call.group_bits;

@@ -56,11 +56,11 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int SLACK, int POLY> struct 
     }
 
     __device__ __forceinline__ void block(RowSoftmax<SLACK, POLY>& softmax,
-                                          const Work<S, MASK, KEYS>& job, i32 j) {
+                                          const Work<S, MASK, KEYS>& job, i32 j, bool first) {
         f32 s[S::N];
         read(s, job, j);
         const f32 factor = softmax.rise(top_of(s), c);
-        if (j != job.end - 1) {  // of the first block there is nothing to rescale
+        if (!first) {  // of the first block there is nothing to rescale
             shared.statistics().factor[tile][threadIdx.x % S::ROWS] = factor;
             arrive_warp(shared.risen(tile));
         }
@@ -80,7 +80,9 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int SLACK, int POLY> struct 
         const i32 thread = threadIdx.x % S::ROWS;
         start(job);
         RowSoftmax<SLACK, POLY> softmax;
-        for (i32 j = job.end - 1; j >= job.first; j--) block(softmax, job, j);
+        const Interval blocks = blocks_of<S>(call, job, tile);
+        for (i32 j = blocks.end - 1; j >= blocks.first; j--)
+            block(softmax, job, j, j == blocks.end - 1);
 
         mbarrier::wait(shared.heard(tile), heard_parity);
         heard_parity ^= 1;
