@@ -45,7 +45,7 @@ S2_LISTS = KernelSpec(
     params=(_LOGITS, Param("workspace", "pointer", "u64 [B, parts, keep], written"), *_ROW,
             Param("keep", "i32", "k + 1, at most size / 2")),
     variants=({}, {"dtype": "bf16"}, {"dtype": "f16", "threads": 128, "size": 512}),
-    requires=("unit stride along V", "the grid is parts, B"),
+    requires=("unit stride along V", "the grid is parts, B", "threads is at most size / 2"),
 )
 
 S2 = KernelSpec(
@@ -59,7 +59,7 @@ S2 = KernelSpec(
             Param("parts", "i32", "lists per row"), Param("keep", "i32", "k + 1"), _TEMPERATURE,
             _TOP_P, *_DRAW),
     variants=({}, {"dtype": "bf16"}, {"dtype": "f16", "threads": 128, "size": 512}),
-    requires=("unit stride along V", "keep is at most size / 2"),
+    requires=("unit stride along V", "keep is at most size / 2", "threads is at most size / 2"),
 )
 
 S3 = KernelSpec(

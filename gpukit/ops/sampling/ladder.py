@@ -44,12 +44,23 @@ class _Asked:
     def parts(self) -> int:
         """CTAs per row of s2's first launch: what fills the GPU, of parts that are worth it."""
         wanted = -(-4 * self._sms // self.rows.count)
-        return max(1, min(_PARTS, wanted, self.rows.width // _LEAST_PART))
+        return max(1, min(_PARTS, wanted, self.rows.width // max(_LEAST_PART, 8 * self.keep)))
 
     @property
     def keep(self) -> int:
         """Pairs on each list of s2."""
         return self.top_k + 1
+
+    @property
+    def chosen(self) -> dict[str, Value]:
+        """All tunables of the rung."""
+        defaults = kernels.get(f"sampling.{self.rung}").defaults
+        chosen = {**defaults, "dtype": self.rows.dtype.name, **self.tunables}
+        if self.rung == "s2" and "size" not in self.tunables:
+            # The shortest list on which a tile of pairs dwarfs what is kept: it is sorted fastest.
+            least = max(16 * self.keep, 2 * int(chosen["threads"]))
+            chosen["size"] = next((s for s in (512, 1024) if s >= least), defaults["size"])
+        return chosen
 
     @property
     def words(self) -> int:
@@ -108,7 +119,7 @@ def explain_rung(rung: str, logits: Any, top_k: int,
                  tunables: Mapping[str, Value]) -> dict[str, Any]:
     """Grid, block and workspace in bytes of a rung's launch for these logits; s2's parts too."""
     asked = _ask(rung, logits, 1.0, top_k, 1.0, rung == "s4", 0, 0, tunables)
-    chosen = {**kernels.get(f"sampling.{rung}").defaults, **asked.tunables}
+    chosen = asked.chosen
     facts = {n: x for n, x in chosen.items() if n not in ("dtype", "threads")}
     if rung == "s2":
         facts["parts"] = asked.parts
@@ -156,8 +167,7 @@ def _workspace(asked: _Asked, given: Any) -> Any:
 
 def _launch(asked: _Asked, out: Any, limits: Any, workspace: Any) -> None:
     given = asked.rows
-    spec = kernels.get(f"sampling.{asked.rung}")
-    chosen = {**spec.defaults, "dtype": given.dtype.name, **asked.tunables}
+    spec, chosen = kernels.get(f"sampling.{asked.rung}"), asked.chosen
     where = (given.pitch, given.width)
     filters = (asked.temperature, asked.top_k, asked.top_p, int(asked.joint), asked.seed,
                asked.position)
