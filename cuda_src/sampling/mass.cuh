@@ -1,7 +1,8 @@
-// Probability mass as integers: multiples of 2^-40 of the most probable token's.
+// Probability mass as integers: multiples of 2^-40 of the most probable token's weight, which is 1.
 //
 // Integer sums do not depend on their order, so the same row draws the same token whatever the number
-// of CTAs, threads or the batch around it. V tokens of at most 2^40 each fit 64 bits up to V = 2^23.
+// of CTAs, threads or the batch around it. V tokens of at most 2^40 each fit 64 bits up to V = 2^23;
+// longer rows weigh by a smaller unit.
 #pragma once
 
 #include "common/math.cuh"
@@ -11,8 +12,10 @@
 // part, which ex2's argument would lose.
 struct Weigh {
     f32 max, scale, low;  // log2(e) / T in two pieces
+    f32 unit;             // what the most probable token weighs, a power of two
 
-    __device__ __forceinline__ Weigh(f32 max, f32 temperature) : max(max) {
+    __device__ __forceinline__ Weigh(f32 max, f32 temperature, f32 unit = 1.0f)
+        : max(max), unit(unit) {
         const f32 inverse = 1.0f / fminf(temperature, 1e30f);
         scale = 1.44269504f * inverse;
         // What scale lacks: log2(e) = 1.44269504 + 1.925963e-8, and the rounding of both operations.
@@ -26,9 +29,15 @@ struct Weigh {
         const f32 y = fmaxf(d * scale, -200.0f);
         const f32 r = fmaf(d, low, fmaf(d, scale, -y));
         const f32 e = ptx::ex2(y);
-        return y > -127.0f ? fmaf(e * 0.693147181f, r, e) : 0.0f;
+        return y > -127.0f ? fmaf(e * 0.693147181f, r, e) * unit : 0.0f;
     }
 };
+
+// The unit that keeps the mass of V tokens below 2^63.
+__device__ __forceinline__ f32 weight_unit(i32 V) {
+    const i32 over = max(0, 32 - __clz(V - 1) - 23);
+    return __uint_as_float(u32(127 - over) << 23);
+}
 
 // Sums weights of 0 to 1 exactly, rounded to multiples of 2^-40 each. Adding 2^6 leaves the multiple
 // of 2^-17 in the low bits, adding 1.5 * 2^-17 to the rest that of 2^-40: no conversion instruction,

@@ -1,7 +1,7 @@
 // How CTA 0 comes from what it knows of a row to its token.
 #pragma once
 
-#include "sampling/stream_sweep.cuh"
+#include "sampling/stream_narrow.cuh"
 
 // Out of line, with all they need in shared memory: long ways must not cost the short ones registers.
 template <class Ends> __device__ __noinline__ void finish_list() {
@@ -10,8 +10,9 @@ template <class Ends> __device__ __noinline__ void finish_list() {
     });
 }
 template <class Ends> __device__ __noinline__ void finish_row() {
+    Ends::find_thresholds();
     Ends::resume([&](Ends& ends, const Task& task) {
-        return ends.general(task);
+        return ends.from_blocks(task.all, task.bound, false);
     });
 }
 
@@ -25,7 +26,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     const i32 k;       // 0: all
     const f32 top_p;
     const bool joint;
-    bool counted = false;  // the blocks' masses are those of the limit found last
 
     // --- few tokens, all on the list: everyone is compared with everyone ---
 
@@ -119,161 +119,55 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     // --- rows whose kept tokens are not all on the list: further readings of the row ---
 
-    __device__ __forceinline__ Drawn general(const Task& task) {
+    // Leaves in the task the key that kept tokens reach, and what they weigh.
+    __device__ __forceinline__ static void find_thresholds() {
+        auto& s = here<typename Row::Shared>();
+        Row row = Row::again();
+        Finish ends = of(row);
+        ends.narrow_down(s.task);
+    }
+
+    __device__ __forceinline__ void narrow_down(Task& task) {
         u32 limit = task.bound;
-        const u64 all = task.all;
-        const bool whole = task.whole;
         u64 mass = 0;
-        // First for k, then for top-p, at last for the draw: one piece of code for all three.
+        Narrowing<Row> wide = {row, s, s.search};
+        // First for k, then for top-p: one piece of code for both.
 #pragma unroll 1
         for (int turn = 0; turn < 3; ++turn) {
             if (turn == 0 ? !k : turn == 1 && !(top_p < 1.0f)) continue;
-            if (turn > 0) mass = turn == 1 && whole ? all : total(limit);
+            if (turn > 0) mass = turn == 1 && task.whole ? task.all : wide.total(limit);
             if (turn == 2) break;
-            const u64 need = turn == 0 ? k : fraction(top_p, joint ? all : mass);
+            const u64 need = turn == 0 ? k : fraction(top_p, joint ? task.all : mass);
             if (turn == 1 && need > mass) continue;
             u32 from = limit;
             if (turn == 1)
                 from = max(limit, key_of_weight(0.999f * (f32(mass - need) /
                                                           (MASS_UNIT * f32(row.blocks.V)))));
-            Search at = {from, row.top, from, row.top};
-            if (turn == 1 && task.high) at.low = task.low, at.high = task.high;
-            limit = narrow(turn == 1, at, need);
+            const bool known = turn == 1 && task.high;
+            limit = wide.narrow({known ? task.low : from, known ? task.high : row.top, from, row.top, need,
+                                 turn == 1});
         }
-        return from_blocks(mass, limit, false);
+        __syncthreads();
+        if (threadIdx.x == 0) task.bound = limit, task.all = mass;
+        __syncthreads();
     }
 
     // A key at or below those of all tokens that weigh e or more.
     __device__ __forceinline__ u32 key_of_weight(f32 e) const {
         if (!(e > 1e-37f)) return key::NOTHING + 1;
-        const f32 far = (row.greedy() ? 1.0f : s.settings.temperature) * logf(fminf(e, 1.0f));
+        const f32 most = key::value(row.top);
+        const f32 far = (row.greedy() ? 1.0f : s.settings.temperature) *
+                        logf(fminf(e / weight_unit(row.blocks.V), 1.0f));
         return max(key::NOTHING + 1, key::of(key::clean(
-            weigh.max + far - 1e-5f * (fabsf(weigh.max) - far) - 1e-30f)));
-    }
-
-    // The range that a search is in, of the one that it may be in; what is above it, that is counted
-    // or estimated, and above all, exactly; how many tokens it holds.
-    struct Search {
-        u32 low, high, least, most;
-        u64 above = 0, over = 0, inside = 0;
-    };
-
-    // The least key of what `need` of the row's tokens, or of its mass, is made of: counts by the parts
-    // of the range, the part where the threshold lies, until its tokens fit the list. Masses of parts
-    // are estimates; the listing, which weighs all that is above, is where the answer is proven.
-    __device__ __forceinline__ u32 narrow(bool masses, Search at, u64 need) {
-        for (bool listing = at.low > at.least;; listing = false) {
-            counted = false;
-            if (at.low < at.high && !listing) narrow_once(masses, at, need);
-            if (at.low < at.high && at.inside > LIST) {
-                if (!masses && at.above + at.inside == need) return at.low;
-                continue;
-            }
-            row.order(Sweep::list, at.low, at.high);
-            const int n = s.listed;
-            if (masses && !proven(at, n, need)) continue;
-            return n <= LIST ? among(masses, at, need - at.above, n) : at.low;
-        }
-    }
-
-    __device__ __forceinline__ void narrow_once(bool masses, Search& at, u64 need) {
-        const Ruler ruler(at.low, at.high);
-        row.order(Sweep::count, at.low, at.high);
-        if (masses) weigh_bins(ruler);
-        s.bins.find(need - at.above);
-        u32 part = s.bins.found, parts = 1;
-        at.above += s.bins.above, at.inside = s.bins.inside;
-        if (masses) {
-            at.inside = tokens(ruler, part);
-            if (at.inside <= LIST) add_neighbours(ruler, part, parts, at.inside);
-        }
-        const u32 edge = ruler.first(part + (threadIdx.x & 1) * parts);
-        at.low = __shfl_sync(0xffffffff, edge, 0), at.high = __shfl_sync(0xffffffff, edge, 1) - 1;
-        __syncthreads();
-    }
-
-    // The parts beside the one found, where an estimate may have missed the threshold by little.
-    __device__ __forceinline__ void add_neighbours(const Ruler& ruler, u32& part, u32& parts,
-                                                   u64& inside) const {
-        const u64 above = part + 1 < Ruler::PARTS ? tokens(ruler, part + 1) : 0;
-        const u64 below = part > 0 ? tokens(ruler, part - 1) : 0;
-        if (inside + above <= LIST) inside += above, ++parts;
-        if (part > 0 && inside + below <= LIST) inside += below, ++parts, --part;
-    }
-
-    __device__ __forceinline__ u64 tokens(const Ruler& ruler, u32 part) const {
-        return u64(f32(s.bins.sum(part)) / f32(part_mass(ruler, part)) + 0.5f);
-    }
-    __device__ __forceinline__ u64 part_mass(const Ruler& ruler, u32 part) const {
-        const f32 e = weigh(ruler.middle(part));
-        return max(u64(1), e >= s.settings.min_p ? mass_of(e) : 0);
-    }
-
-    // Turns counts of parts into masses, as if all weighed what their middle does.
-    __device__ __forceinline__ void weigh_bins(const Ruler& ruler) {
-        for (u32 i = threadIdx.x; i < Ruler::PARTS; i += THREADS)
-            s.bins.set(i, s.bins.low[i] * part_mass(ruler, i));
-    }
-
-    // Whether the listed tokens, all equal if too many, hold the threshold of a mass; if not, the
-    // search goes on beside them.
-    __device__ __forceinline__ bool proven(Search& at, int n, u64 need) {
-        at.above = block_sum();
-        u64 inside = 0;
-        for (int i = threadIdx.x; i < min(n, LIST); i += THREADS) inside += listed_mass(i);
-        inside = team::cta_sum<WARPS>(inside, s.sums[1]);
-        __syncthreads();
-        if (n > LIST) inside = u64(n) * listed_mass(0);
-        if (at.above >= need && at.high < at.most) {
-            at = {at.high + 1, at.most, at.high + 1, at.most, at.over, at.over};
-            return false;
-        }
-        if (at.above + inside < need && at.low > at.least) {
-            const u64 over = at.above + inside;
-            at = {at.least, at.low - 1, at.least, at.low - 1, over, over};
-            return false;
-        }
-        return true;
-    }
-
-    __device__ __forceinline__ u64 listed_mass(int i) const {
-        const f32 e = weigh(key::value(s.key[i]));
-        return e >= s.settings.min_p ? mass_of(e) : 0;
-    }
-
-    // The threshold among the listed tokens, whose masses then join those of their blocks.
-    __device__ __forceinline__ u32 among(bool masses, const Search& at, u64 need, int n) {
-        const u32 limit = select<THREADS>(s.bins, {at.low, at.high}, need, need, [&](auto add) {
-            for (int i = threadIdx.x; i < n; i += THREADS)
-                add(s.key[i], masses ? listed_mass(i) : 1ull);
-        });
-        const u32 tokens = row.blocks.first(1, 0);
-        for (int i = threadIdx.x; i < n; i += THREADS)
-            if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], listed_mass(i));
-        __syncthreads();
-        counted = true;
-        return limit;
-    }
-
-    // The mass of all tokens from `limit`, and that of each block.
-    __device__ __forceinline__ u64 total(u32 limit) {
-        if (!counted) row.order(Sweep::list, limit, limit - 1);
-        return block_sum();
-    }
-    __device__ __forceinline__ u64 block_sum() {
-        u64 sum = 0;
-        for (int b = threadIdx.x; b < row.blocks.count; b += THREADS) sum += s.draw.block[b];
-        sum = team::cta_sum<WARPS>(sum, s.sums[0]);
-        __syncthreads();
-        return sum;
+            most + far - 1e-5f * (fabsf(most) - far) - 1e-30f)));
     }
 
     // The draw from the blocks' masses, then from the block's tokens at `limit` or above. `sums`: the
     // blocks' masses are those of the first reading, f32 sums relative to each block's maximum.
-    __device__ __forceinline__ Drawn from_blocks(u64 mass, u32 limit, bool sums) {
+    __device__ __forceinline__ Drawn from_blocks(u64 mass, u32 limit, bool sums) const {
         u64 rest = row.random_below(mass);
         const int block = s.draw.which_block(rest, row.blocks.count);
-        const Weigh own = sums ? Weigh(s.block_max[block], s.settings.temperature) : weigh;
+        const Weigh own = sums ? Weigh(s.block_max[block], s.settings.temperature) : row.weigher();
         auto value = [&](u32 token) {
             const f32 x = key::clean(row.logits.one(token)), e = own(x);
             return key::of(x) >= limit && e >= s.settings.min_p ? mass_of(e) : 0ull;
@@ -308,12 +202,11 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             row.dismiss();
             const int n = s.listed;
             if (n <= FEW) return few(n, all);
-            hand_on({all, bound, row.top, k, n, top_p, joint});
+            hand_on({all, bound, k, n, top_p, joint});
             finish_list<Finish>();
         } else {
             const u32 least = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
-            hand_on({all, max(key::NOTHING + 1, least), row.top, k, 0, top_p, joint, !filtered, edge.low,
-                     edge.high});
+            hand_on({all, max(key::NOTHING + 1, least), k, 0, top_p, joint, !filtered, edge.low, edge.high});
             finish_row<Finish>();
         }
         __syncthreads();
@@ -327,15 +220,17 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     }
 
     // Goes on with a task that was handed on.
-    template <class Work>
-    __device__ __forceinline__ static void resume(Work work) {
+    template <class Work> __device__ __forceinline__ static void resume(Work work) {
         auto& s = here<typename Row::Shared>();
-        const Task& task = s.task;
-        Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, task.top};
-        Finish ends = {row, s, row.weigher(), task.k, task.top_p, task.joint != 0};
-        const Drawn drawn = work(ends, task);
+        Row row = Row::again();
+        Finish ends = of(row);
+        const Drawn drawn = work(ends, s.task);
         __syncthreads();
         if (threadIdx.x == 0) s.drawn = drawn;
+    }
+    __device__ __forceinline__ static Finish of(Row& row) {
+        const Task& task = row.s.task;
+        return {row, row.s, row.weigher(), task.k, task.top_p, task.joint != 0};
     }
     static constexpr int FEW = THREADS < 256 ? THREADS : 256;
 
@@ -371,7 +266,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     }
 
     // A key that all kept tokens reach, or a guess if none is known; 0: too many would reach it.
-    __device__ __forceinline__ u32 lower_bound(bool filtered) {
+    __device__ __forceinline__ u32 lower_bound(bool filtered) const {
         const int groups = row.blocks.count * 32;
         if (row.blocks.V <= LIST) return key::NOTHING + 1;
         u32 bound = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;

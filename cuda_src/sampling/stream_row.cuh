@@ -10,7 +10,7 @@ template <class Row> __device__ __noinline__ void carry_out();  // stream_sweep.
 
 template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct StreamRow {
     using Shared = StreamShared<T, THREADS, LIST, MOST>;
-    static constexpr int WARPS = THREADS / 32;
+    static constexpr int WARPS = THREADS / 32, ROOM = LIST;
 
     Shared& s;
     const Logits<T, VEC> logits;
@@ -18,6 +18,12 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     const u32 rank;
     u32 top = 0, least = 0;  // keys of the row's maximum and of the least of its groups' maxima
     bool alone = CLUSTER == 1;  // the other CTAs have been sent away
+
+    // From what is in shared memory, where code is out of line.
+    __device__ __forceinline__ static StreamRow again() {
+        auto& s = here<Shared>();
+        return {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, s.top};
+    }
 
     __device__ __forceinline__ static void meet() {
         if constexpr (CLUSTER > 1) cluster::sync();
@@ -38,11 +44,11 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // --- the first reading ---
 
     // Leaves in shared memory what is needed later. The first block sets out before the CTAs have met.
-    __device__ __forceinline__ Stage<T, VEC> start(const Settings& settings, bool whole) {
+    __device__ __forceinline__ Stage<T, VEC> start(const Settings& settings, bool writes) {
         if (threadIdx.x == 0) {
             s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
             s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V;
-            s.settings = settings, s.rank = rank, s.whole = whole, s.shape = {};
+            s.settings = settings, s.settings.min_p *= weight_unit(blocks.V), s.rank = rank, s.writes = writes, s.shape = {};
         }
         for (int i = threadIdx.x; i < Sketch::PARTS; i += THREADS) s.sketch[i] = 0;
         Stage<T, VEC> stage = {s.stage[warp::index()], &s.full[warp::index()]};
@@ -149,6 +155,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             top = max(top, u32(s.sums[0][w] >> 32));
             least = min(least, u32(s.sums[0][w]));
         }
+        if (threadIdx.x == 0) s.top = top;
     }
 
     __device__ __forceinline__ bool greedy() const {
@@ -229,7 +236,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             dsmem::store(dsmem::at(&s.order.what, threadIdx.x), u32(order.what));
             dsmem::store(dsmem::at(&s.order.low, threadIdx.x), order.low);
             dsmem::store(dsmem::at(&s.order.high, threadIdx.x), order.high);
-            dsmem::store(dsmem::at(&s.order.top, threadIdx.x), order.top);
+            dsmem::store(dsmem::at(&s.top, threadIdx.x), top);
         } else if (threadIdx.x == 0) {
             s.order = order;
         }
@@ -239,20 +246,20 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         for (;;) {
             meet();
             const Order order = s.order;
-            top = order.top;
+            top = s.top;
             if (order.what == Sweep::done) return;
             carry_out<StreamRow>();
             meet();
         }
     }
     __device__ __forceinline__ Weigh weigher() const {
-        return Weigh(key::value(top), greedy() ? 1.0f : s.settings.temperature);
+        return Weigh(key::value(top), greedy() ? 1.0f : s.settings.temperature, weight_unit(blocks.V));
     }
 
     // Sends the others away while this CTA goes on, unless they are needed for a distribution.
     __device__ __forceinline__ void dismiss() {
-        if (alone || s.whole) return;
-        say({Sweep::done, 0, 0, top});
+        if (alone || s.writes) return;
+        say({Sweep::done, 0, 0});
         cluster::arrive();
         alone = true;
     }
@@ -266,7 +273,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
             dsmem::store(dsmem::at(&s.drawn.threshold, threadIdx.x), drawn.threshold);
             dsmem::store(dsmem::at(&s.drawn.mass, threadIdx.x), drawn.mass);
         }
-        tell({Sweep::done, 0, 0, top});
+        tell({Sweep::done, 0, 0});
     }
     __device__ __forceinline__ Drawn ended() const { return s.drawn; }
 
@@ -275,7 +282,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         __syncthreads();  // whoever looked at the list has gone on
         if (threadIdx.x == 0) s.listed = 0;
         if (what == Sweep::count) s.bins.clear();
-        const Order order = {what, low, high, top};
+        const Order order = {what, low, high};
         tell(order);
         carry_out<StreamRow>();
         meet();

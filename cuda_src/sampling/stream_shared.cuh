@@ -13,16 +13,26 @@
 enum class Sweep : u32 { done, count, list };
 struct Order {
     Sweep what;
-    u32 low, high, top;  // top: the key of the row's maximum
+    u32 low, high;
 };
 
 // What the rarer ways of finishing a row are asked, by way of shared memory.
 struct alignas(16) Task {
     u64 all;  // the row's mass, where it counts
-    u32 bound, top;
+    u32 bound;
     i32 k, listed;
     f32 top_p;
     u32 joint, whole, low, high, unused;  // low, high: where a nucleus ends, if known; 16 bytes a piece
+};
+
+// A search for the least key of what `need` of the row's tokens, or of its mass, is made of: the range
+// that it is in, of the one that it may be in; what is above it, counted or estimated, and above all,
+// exactly; how many tokens it holds.
+struct Search {
+    u32 low, high, least, most;
+    u64 need;
+    bool masses;
+    u64 above = 0, over = 0, inside = 0;
 };
 
 // What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
@@ -50,16 +60,18 @@ template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamSha
     mbarrier::Barrier full[THREADS / 32];
     u64 sums[2][THREADS / 32];
     Order order;
+    i32 V;  // 16 bytes with the order: they are read as one
     Task task;
+    Search search;
     Drawn drawn;
     u32 listed, grouped, nan;
     const T* logits;  // what the row is, for further readings, as all that follows
     const u32* mask;
     Settings settings;
     Sketch shape;  // what `sketch` counts
-    i32 V;
     u32 rank;
-    bool whole;  // a distribution is asked for, by all CTAs
+    u32 top;  // the key of the row's maximum
+    u32 writes;  // a distribution is asked for, by all CTAs
 };
 
 // All of the dynamic shared memory.

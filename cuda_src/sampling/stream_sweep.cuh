@@ -71,9 +71,8 @@ template <class Row> struct StreamSweep {
 // Out of line, with all it needs in shared memory: a rare, long piece of code that must not cost the
 // others registers.
 template <class Row> __device__ __noinline__ void carry_out() {
-    auto& s = here<typename Row::Shared>();
-    Row row = {s, {s.logits, s.mask, u32(s.V)}, Blocks(s.V), s.rank, s.order.top};
-    StreamSweep<Row> sweep = {row, s, s.order};
-    if (s.order.what == Sweep::count) sweep.count();
+    Row row = Row::again();
+    StreamSweep<Row> sweep = {row, row.s, row.s.order};
+    if (row.s.order.what == Sweep::count) sweep.count();
     else sweep.list();
 }

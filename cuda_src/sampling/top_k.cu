@@ -11,31 +11,40 @@
 // Limits: the row pitch and base are aligned to VEC elements; k is at most LIST / 2.
 #include "sampling/stream_finish.cuh"
 
+// Out of line, from what is in shared memory: a rare, long way must not cost the short one registers.
+template <class Top> __device__ __noinline__ void list_widely(i32 k) {
+    auto row = Top::Row::again();
+    Top top = {row, row.s, k};
+    top.read_again();
+}
+
 template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct TopK {
     using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
     using Ends = Finish<T, VEC, THREADS, CLUSTER, LIST, MOST>;
 
     Row& row;
     typename Row::Shared& s;
-    Ends& finish;
     const i32 k;
 
     // Puts all that may be among the k largest on the list; how many those are.
-    __device__ __forceinline__ int collect() {
+    __device__ __forceinline__ int collect(const Ends& finish) {
         const u32 bound = finish.lower_bound(true);
-        if (bound && row.gather(bound)) {
-            row.dismiss();
-            return s.listed;
-        }
-        const u32 limit = finish.narrow(
-            false, {key::NOTHING + 1, row.top, key::NOTHING + 1, row.top}, k);
+        if (bound && row.gather(bound)) row.dismiss();
+        else list_widely<TopK>(k);
+        return s.listed;
+    }
+
+    // By further readings of the row: all above the k-th value, then the first that equal it.
+    __device__ __forceinline__ void read_again() {
+        Narrowing<Row> wide = {row, s, s.search};
+        const u32 limit = wide.narrow(
+            {key::NOTHING + 1, row.top, key::NOTHING + 1, row.top, u64(k), false});
         __syncthreads();  // whoever looked at the list has gone on
         if (limit < row.top) row.order(Sweep::list, limit + 1, row.top);
         else if (threadIdx.x == 0) s.listed = 0;
         __syncthreads();
         if (threadIdx.x < 32) first_equals(limit, k - s.listed);
         __syncthreads();
-        return s.listed;
     }
 
     // By one warp: lists the first `wanted` tokens of this key.
@@ -94,14 +103,14 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     }
     int n = 0;
     if (row.top > key::NOTHING) {
-        Finish<T, VEC, THREADS, CLUSTER, LIST, MOST> finish = {row, s, Weigh(key::value(row.top), 1.0f),
+        Finish<T, VEC, THREADS, CLUSTER, LIST, MOST> finish = {row, s, row.weigher(),
                                                                k, 1.0f, false};
-        TopK<T, VEC, THREADS, CLUSTER, LIST, MOST> top = {row, s, finish, k};
+        TopK<T, VEC, THREADS, CLUSTER, LIST, MOST> top = {row, s, k};
         if (log_sum) {
             const u64 mass = row.row_mass(finish.weigh);
-            if (threadIdx.x == 0) log_sum[at] = key::value(row.top) + logf(f32(mass) / MASS_UNIT);
+            if (threadIdx.x == 0) log_sum[at] = key::value(row.top) + logf(f32(mass) / (MASS_UNIT * finish.weigh.unit));
         }
-        if (k) n = top.collect();
+        if (k) n = top.collect(finish);
         top.sort(n);
     } else if (log_sum && threadIdx.x == 0) {
         log_sum[at] = -INF;

@@ -61,7 +61,8 @@ def test_a_family_that_foresees_nothing_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["sample", "top_k", "softmax", "s2"])
-def test_sampling_foresees_what_a_case_compiles(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_foresees_what_a_case_compiles(kernel: str,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
     family = load_family("sampling")
     parse = {axis.name: axis.parse for axis in family.axes}
     (case,) = select_cases(family, {"kernel": (kernel,), "shape": parse["shape"]("2x40")},

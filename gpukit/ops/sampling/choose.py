@@ -11,6 +11,9 @@ _BIG = CLUSTERS[-1]
 _SHORT = 300  # the largest k whose tokens are sure to fit a list of 512, ties apart
 
 
+MOST_RESIDENT = 256 * STAGES[-1] * _BIG  # tokens of a row that a cluster's shared memory holds
+
+
 def part_bytes(width: int, cluster: int) -> int:
     """Bytes of a CTA's part of a row, kept as f32: whole groups of 32 tokens."""
     share = (width + cluster - 1) // cluster
@@ -36,9 +39,8 @@ def staged(function: str, rows: Rows) -> dict[str, Value]:
     cluster = fitting[0] if fitting and not few else _BIG
     stage = stage_for(rows.width, cluster)
     if not stage:
-        most = 256 * STAGES[-1] * _BIG
         raise UnsupportedError(f"{function}: rows of {rows.width} tokens do not fit a cluster's "
-                               f"shared memory; at most {most}")
+                               f"shared memory; at most {MOST_RESIDENT}")
     threads, blocks = (256, 3) if stage <= 64 else (256, 2) if stage <= 100 else (512, 1)
     return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster, "stage": stage,
             "threads": threads, "blocks": blocks}

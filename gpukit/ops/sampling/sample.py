@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpukit import kernels
 from gpukit.kernels.spec import Value
 from gpukit.ops.sampling import choose, inputs, rows, warm
+from gpukit.ops.sampling.edit import apply_penalties
 from gpukit.ops.sampling.inputs import Penalties
 from gpukit.ops.sampling.rows import Rows
 
@@ -50,7 +53,11 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
 
     Raises:
         ArgumentError: names the argument, what was given and what is accepted.
-        UnsupportedError: rows too long for a cluster's shared memory.
+        UnsupportedError: `stage` among the tunables, and rows too long for it.
+
+    Rows with penalties are kept in a cluster's shared memory. Those above 393216 tokens do not fit:
+    a float32 copy of the logits is penalised first, in two launches more and with 4 B V bytes from
+    CuPy's pool.
     """
     if penalties is None and tunables is None:
         quick = _Quick.of(logits, (temperature, top_k, top_p, min_p, seed, position), joint,
@@ -61,6 +68,8 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
     else:
         quick = None
     given = rows.adopt("sample", "logits", logits)
+    if penalties is not None and given.width > choose.MOST_RESIDENT:
+        given, penalties = _penalized(given, penalties), None
     settings = dict(zip([name for name, _ in _SETTINGS],
                         (temperature, top_k, top_p, min_p, seed, position), strict=True))
     pointers, numbers = _settings(settings, given)
@@ -88,6 +97,12 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
 def streams(penalties: Penalties | None, tunables: Mapping[str, Value] | None) -> bool:
     """Whether rows are streamed: not with penalties, nor where resident rows are asked for."""
     return penalties is None and "stage" not in (tunables or {})
+
+
+def _penalized(given: Rows, penalties: Penalties) -> Rows:
+    """A penalised copy: longer rows than a cluster can keep."""
+    copy = given.array.astype(np.float32)
+    return rows.adopt("sample", "logits", apply_penalties(copy, penalties))
 
 
 class _Quick(NamedTuple):
