@@ -53,11 +53,9 @@ def foresee(op: str, device: Device, dtype: DType, shape: tuple[int, int], top_k
     Args:
         op, top_k, tunables: as of `explain`.
     """
-    if op in ladder.RUNGS:
-        names = [f"sampling.{op}", *(["sampling.s2_lists"] if op == "s2" else [])]
-        specs = [kernels.get(name) for name in names]
-        return [(spec, {**spec.defaults, "dtype": dtype.name, **tunables}) for spec in specs]
     given = rows.imagine(device, dtype, *shape)
+    if op in ladder.RUNGS:
+        return ladder.foresee_rung(op, given, top_k, tunables)
     chosen = {**_choose(op, given, top_k), **tunables}
     if op == "softmax":
         del chosen["turns"]

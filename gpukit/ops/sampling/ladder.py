@@ -11,7 +11,7 @@ from typing import Any
 
 from gpukit import kernels
 from gpukit.errors import ArgumentError, UnsupportedError
-from gpukit.kernels.spec import Value
+from gpukit.kernels.spec import KernelSpec, Value
 from gpukit.ops.sampling import rows
 from gpukit.ops.sampling.rows import Rows
 
@@ -98,7 +98,8 @@ def run_rung(rung: str, logits: Any, *, temperature: float = 1.0, top_k: int = 0
         ArgumentError: names the argument, what was given and what is accepted.
         UnsupportedError: the rung does not have this combination of filters.
     """
-    asked = _ask(rung, logits, temperature, top_k, top_p, joint, seed, position, tunables)
+    asked = _ask(rung, _adopt(rung, logits), temperature, top_k, top_p, joint, seed, position,
+                 tunables)
     device, b = asked.rows.device, asked.rows.count
     out = rows.output(rung, "out", out, (b,), "int64", device)
     if limits is not None:
@@ -112,13 +113,13 @@ def run_rung(rung: str, logits: Any, *, temperature: float = 1.0, top_k: int = 0
 
 def workspace_words(rung: str, logits: Any, *, top_k: int = 0) -> int:
     """u64 elements of workspace that `run_rung` needs for these logits."""
-    return _ask(rung, logits, 1.0, top_k, 1.0, rung == "s4", 0, 0, None).words
+    return _sketch(rung, _adopt(rung, logits), top_k, {}).words
 
 
 def explain_rung(rung: str, logits: Any, top_k: int,
                  tunables: Mapping[str, Value]) -> dict[str, Any]:
     """Grid, block and workspace in bytes of a rung's launch for these logits; s2's parts too."""
-    asked = _ask(rung, logits, 1.0, top_k, 1.0, rung == "s4", 0, 0, tunables)
+    asked = _sketch(rung, _adopt(rung, logits), top_k, tunables)
     chosen = asked.chosen
     facts = {n: x for n, x in chosen.items() if n not in ("dtype", "threads")}
     if rung == "s2":
@@ -127,11 +128,30 @@ def explain_rung(rung: str, logits: Any, top_k: int,
             **facts}
 
 
-def _ask(rung: str, logits: Any, temperature: float, top_k: int, top_p: float, joint: bool,
-         seed: int, position: int, tunables: Mapping[str, Value] | None) -> _Asked:
+def foresee_rung(rung: str, given: Rows, top_k: int,
+                 tunables: Mapping[str, Value]) -> list[tuple[KernelSpec, dict[str, Value]]]:
+    """What a rung's call with such rows would compile; nothing if it does not have that k."""
+    names = ("s2_lists", "s2") if rung == "s2" else (rung,)
+    try:
+        chosen = _sketch(rung, given, top_k, tunables).chosen
+    except UnsupportedError:
+        return []
+    return [(kernels.get(f"sampling.{name}"), chosen) for name in names]
+
+
+def _sketch(rung: str, given: Rows, top_k: int, tunables: Mapping[str, Value]) -> _Asked:
+    """The job as far as its launch depends on it."""
+    return _ask(rung, given, 1.0, top_k, 1.0, rung == "s4", 0, 0, tunables)
+
+
+def _adopt(rung: str, logits: Any) -> Rows:
     if rung not in RUNGS:
         raise ArgumentError(f"ladder: rung={rung!r} is not accepted; one of {', '.join(RUNGS)}")
-    given = rows.adopt(rung, "logits", logits)
+    return rows.adopt(rung, "logits", logits)
+
+
+def _ask(rung: str, given: Rows, temperature: float, top_k: int, top_p: float, joint: bool,
+         seed: int, position: int, tunables: Mapping[str, Value] | None) -> _Asked:
     numbers = [rows.per_row(rung, name, value, dtype, given)[1] for name, value, dtype in (
         ("temperature", temperature, "float32"), ("top_k", top_k, "int32"),
         ("top_p", top_p, "float32"), ("seed", seed, "uint64"), ("position", position, "int64"))]
