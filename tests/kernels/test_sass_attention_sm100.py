@@ -5,10 +5,11 @@ Nobody has run it on hardware; what ptxas makes of it can be counted all the sam
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cache
 
-from sass import built, count
+from sass import built, count, disassembled
 
 from gpukit import kernels
 from gpukit.devices import nvrtc
@@ -38,6 +39,16 @@ def test_nothing_spills_and_roles_share_all_registers() -> None:
     assert of("LDL") == of("STL") == 0
     assert used.registers * THREADS == REGISTERS == 128 * sum(ROLES)
     assert of("USETMAXREG") == 3  # two take, by the same instruction; two give
+
+
+def test_each_role_keeps_to_its_registers() -> None:
+    """Between one change of their number and the next no register beyond it stands."""
+    text = disassembled(kernel()[0].image)
+    _, *parts = re.split(r"USETMAXREG\S*\s+(?:UP\d, )?0x([0-9a-f]+)", text)
+    limits = [int(number, 16) for number in parts[::2]]
+    assert sorted(limits) == sorted(set(ROLES))
+    for limit, code in zip(limits, parts[1::2], strict=True):
+        assert 8 <= max(int(number) for number in re.findall(r"\bR(\d+)\b", code)) < limit
 
 
 def test_products_of_a_step_stand_once() -> None:

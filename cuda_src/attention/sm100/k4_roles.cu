@@ -26,8 +26,8 @@
 //                    of scores are read and 32 KB of weights written; O, 64 KB, only at the end
 //   from L2          64 KB a block of keys, for 2048 clk of products: 32 bytes a clk
 //
-// Limits: the next job's products wait until both tiles of this one are done with theirs. Columns of a head: at most 192 of q, 128
-// of v.
+// Limits: the next job's products wait until both tiles of this one are done with theirs. A head has at
+// most 192 columns of q and 128 of v.
 //
 // State: emulator-verified, not hardware-verified.
 //
@@ -42,6 +42,24 @@ using namespace attention;
 constexpr int CORRECTION = 2, OTHERS = 3;     // warpgroups; those before do a softmax
 constexpr int MULTIPLIER = 12, LOADER = 13;   // warps
 
+// By all: barriers, and all of Tensor Memory.
+template <class S>
+__device__ __forceinline__ Columns<S> set_up(const Roles<S>& shared, const Maps& maps) {
+    if (warp::index() == MULTIPLIER) {
+        tcgen05::alloc<1>(shared.tmem(), tcgen05::COLUMNS);
+        tcgen05::relinquish<1>();
+    }
+    if (threadIdx.x == 0) {
+        tma::prefetch(maps.q), tma::prefetch(maps.k), tma::prefetch(maps.v);
+        tma::prefetch(maps.out);
+        shared.init();
+    }
+    tcgen05::fence_before();
+    __syncthreads();
+    tcgen05::fence_after();
+    return {*shared.tmem()};
+}
+
 template <class T, int D, int DV, int N, int STAGES, Mask MASK, Keys KEYS, u32 TERMS, int SLACK,
           int POLY>
 __global__ void __cluster_dims__(1, 1, 1) __launch_bounds__(512, 1)
@@ -51,9 +69,9 @@ k4_roles(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
          i32 batch, i32 section, i32 group, i32 share, f32 scale, i32 top_left, i32 left, i32 right,
          i32 chunk, const f32* sinks, f32 softcap, const f32* slopes, i64 slopes_batch, const T* bias,
          i64 bias_batch, i64 bias_head, i64 bias_query, i64 bias_key, const T* relative,
-         i64 relative_batch, i64 relative_query, i64 relative_head, i32 extent, const u32* q_offsets, const u32* q_lengths,
-         const u32* k_offsets, const u32* k_lengths, const u32* table, i32 table_batch, i32 page,
-         i32 page_box) {
+         i64 relative_batch, i64 relative_query, i64 relative_head, i32 extent,
+         const u32* q_offsets, const u32* q_lengths, const u32* k_offsets, const u32* k_lengths,
+         const u32* table, i32 table_batch, i32 page, i32 page_box) {
     using S = TensorShape<T, D, DV, N, 2, STAGES>;
     using Job = Work<S, MASK, KEYS>;
     extern __shared__ __align__(1024) u8 memory[];
@@ -65,18 +83,7 @@ k4_roles(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
     const Maps maps{map_q, map_k, map_v, map_out};
     const f32 c = TERMS ? LOG2E : scale * LOG2E;
 
-    if (warp::index() == MULTIPLIER) {
-        tcgen05::alloc<1>(shared.tmem(), tcgen05::COLUMNS);
-        tcgen05::relinquish<1>();
-    }
-    if (threadIdx.x == 0) {
-        tma::prefetch(map_q), tma::prefetch(map_k), tma::prefetch(map_v), tma::prefetch(map_out);
-        shared.init();
-    }
-    tcgen05::fence_before();
-    __syncthreads();
-    tcgen05::fence_after();
-    const Columns<S> columns{*shared.tmem()};
+    const Columns<S> columns = set_up(shared, maps);
 
     const auto for_each_job = [&](auto&& role) {
         shared.ticket().for_each([&](const Tile& tile) { role.run(Job(call, tile, 0)); });
