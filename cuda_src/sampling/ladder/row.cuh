@@ -37,7 +37,7 @@ template <class T, int THREADS> struct Row {
     __device__ __forceinline__ f32 p() const { return greedy() ? 1.0f : settings.top_p; }
 
     __device__ __forceinline__ Weigh weigher() const {
-        return Weigh(key::value(top), greedy() ? 1.0f : settings.temperature);
+        return Weigh(key::value(top), greedy() ? 1.0f : settings.temperature, weight_unit(V));
     }
 
     // The mass of all tokens at or above a key.

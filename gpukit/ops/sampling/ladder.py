@@ -84,7 +84,7 @@ def run_rung(rung: str, logits: Any, *, temperature: float = 1.0, top_k: int = 0
 
     Args:
         rung: "s1" sort, "s2" two-stage top-k, "s3" pivot search, "s4" rejection, "s5" radix select.
-        logits: [B, V], float32, float16 or bfloat16, any row stride; V up to 2^23.
+        logits: [B, V], float32, float16 or bfloat16, any row stride.
         joint: top-p counts of the whole row's mass. s4 has nothing else, s2 has it not.
         out: int64 [B].
         limits: float32 [B], written: a logit that all kept tokens reach and no other; not of s4.
