@@ -16,7 +16,7 @@ def _shared(tunables: Tunables) -> int:
     d, dv, n, wgs, stages = (int(tunables[x]) for x in ("d", "dv", "n", "wgs", "stages"))
     k_slabs, v_slabs = -(-d // COLUMNS), -(-dv // COLUMNS)
     return (wgs * k_slabs * ROWS * ROW + stages * n * (ROW * (k_slabs + v_slabs) + dv)
-            - (int(tunables["trial"]) // 16) * stages * n * ROW * v_slabs
+            - (int(tunables["trial"]) // 16 % 2) * stages * n * ROW * v_slabs
             + 8 * (2 * wgs + 6 * stages + 4))
 
 
@@ -48,7 +48,7 @@ K6 = KernelSpec(
         Tunable("dv", HEAD_DIMS, 128, "columns of a head of v and out"),
         Tunable("n", HEAD_DIMS, 160, "keys per step"),
         Tunable("stages", (1, 2, 4), 2, "blocks of keys in flight, and as many of values"),
-        Tunable("trial", tuple(range(32)), 0, "orders under trial"),
+        Tunable("trial", tuple(range(128)), 0, "orders under trial"),
         *(_TUNABLES[name] for name in ("wgs", "mask", "keys", "turns"))),
     params=(
         Param("q", "tensor_map", "[batch, heads / group, queries, group, d], bytes"),

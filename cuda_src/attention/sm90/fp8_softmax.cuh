@@ -1,7 +1,11 @@
 // Softmax whose weights are rounded to e4m3, and rows of sums with permuted columns.
 //
-// Weights are 2^(s c - max c + 8), at most 256 of e4m3's 448: small ones keep 8 more binades before they
-// underflow. Sums of weights are lifted as well, so the lift leaves with the division.
+// Weights are 2^(s c - max c + 7): of what e4m3 can hold up to 448, small ones keep 7 more binades before
+// they underflow. Sums of weights are lifted as well, so the lift leaves with the division.
+//
+// That leaves weights room to grow: as long as no row of a warp has a score above its maximum by more
+// than SLACK, maxima stay what they were, and sums need not be rescaled. Then `max` is not the largest
+// score, but what weights are relative to.
 #pragma once
 
 #include "attention/rows.cuh"
@@ -10,9 +14,10 @@
 
 namespace attention {
 
-constexpr f32 LIFT = 8.0f;
+template <bool LOWERED> constexpr f32 LIFT = LOWERED ? -1.0f : 7.0f;
+constexpr f32 SLACK = 1.75f;  // 2^8.75 = 430.5
 
-struct Softmax8 {
+template <bool LOWERED> struct Softmax8 {
     f32 max[2], sum[2];  // sums of this thread's columns only
 
     __device__ __forceinline__ Softmax8()
@@ -25,17 +30,21 @@ struct Softmax8 {
         return result;
     }
 
-    template <int REGS> __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], const f32 (&c)[2]) {
+    // And whether sums must be rescaled, known to agree in a warp.
+    template <int REGS>
+    __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], const f32 (&c)[2], bool& grown) {
         const f32 top[2] = {quad_max(row_max<0>(s)), quad_max(row_max<1>(s))};
+        grown = __any_sync(0xffffffff, (top[0] - max[0]) * c[0] > SLACK ||
+                                           (top[1] - max[1]) * c[1] > SLACK);
         Rise rise;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const f32 before = max[h];
-            max[h] = fmaxf(before, top[h]);
+            max[h] = grown ? fmaxf(before, top[h]) : before;
             // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
             const f32 base = max[h] == minus_infinity() ? 0.0f : max[h] * c[h];
             rise.correction[h] = ptx::ex2(fmaf(before, c[h], -base));
-            rise.base[h] = base - LIFT;
+            rise.base[h] = base - LIFT<LOWERED>;
             sum[h] *= rise.correction[h];
         }
         return rise;
@@ -69,12 +78,15 @@ private:
 };
 
 // Weights as the left operand of the next product: keys in the order of fp8_shape.cuh.
-template <int REGS>
+template <bool LOWERED, int REGS>
 __device__ __forceinline__ void pack_all8(u32 (&p)[REGS / 4], const f32 (&s)[REGS]) {
 #pragma unroll
     for (int i = 0; i < REGS / 4; i++) {
         const int first = i / 2 * 8 + i % 2 * 2;
-        p[i] = pack_e4m3(s[first], s[first + 1], s[first + 4], s[first + 5]);
+        if constexpr (LOWERED)
+            p[i] = pack_e4m3_lowered(s[first], s[first + 1], s[first + 4], s[first + 5]);
+        else
+            p[i] = pack_e4m3(s[first], s[first + 1], s[first + 4], s[first + 5]);
     }
 }
 
@@ -93,14 +105,15 @@ __device__ __forceinline__ void store_row8(T* to, const f32 (&o)[REGS], f32 fact
 }
 
 // Row H of a thread's two, as finish_row of rows.cuh; `softmax` has scaled maxima, sums get `scale`.
-template <int H, class T, int REGS>
+template <int H, class T, bool LOWERED, int REGS>
 __device__ __forceinline__ void finish_row8(const Results<T>& to, const Row& row, i64 batch, i64 first,
-                                            const f32 (&o)[REGS], const Softmax8& softmax, f32 scale) {
+                                            const f32 (&o)[REGS], const Softmax8<LOWERED>& softmax,
+                                            f32 scale) {
     const f32 sink = to.sinks != nullptr && row.exists ? to.sinks[row.head] : minus_infinity();
-    const Ending ending(softmax.max[H] - LIFT, quad_sum(softmax.sum[H]), 1.0f, sink);
+    const Ending ending(softmax.max[H] - LIFT<LOWERED>, quad_sum(softmax.sum[H]), 1.0f, sink);
     const i64 token = first + row.query;
     T* out = to.out + batch * to.out_batch + row.head * to.out_head + token * to.out_token;
-    store_row8<H>(row.exists ? out : nullptr, o, ending.factor * scale);
+    store_row8<H>(row.exists ? out : nullptr, o, ending.factor * (LOWERED ? 0x1p-8f : 1.0f) * scale);
     if (to.lse != nullptr && row.exists && threadIdx.x % 4 == 0)
         to.lse[batch * to.lse_batch + row.head * to.lse_head + token * to.lse_token] = ending.lse;
 }

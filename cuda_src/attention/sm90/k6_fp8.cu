@@ -29,6 +29,7 @@ template <class S, Mask MASK, Keys KEYS> using Work = Job<S, MASK, KEYS, 1>;
 // A consumer warpgroup.
 template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struct Consumer {
     using W = Work<S, MASK, KEYS>;
+    using Softmax = Softmax8<(TRIAL & 64) != 0>;
 
     const Shared<S>& shared;
     const Call& call;
@@ -105,7 +106,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     }
 
     // Scores of the very first block, with nothing to do meanwhile.
-    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax8& softmax,
+    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax,
                                                 i32 j) {
         typename S::Scores s;
         await_queries();
@@ -113,14 +114,16 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
         start_next_scores(s);
         wgmma::wait<0>();
         scores_done(s, j);
-        softmax.template weigh<TRIAL / 2 % 4>(s, softmax.rise(s, c), c);
-        pack_all8(p, s);
+        bool grown;
+        const Rise rise = softmax.rise(s, c, grown);
+        softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
+        pack_all8<(TRIAL & 64) != 0>(p, s);
     }
 
     // Scores of block j, while the weights of the block before, maybe of the tile before, are used.
     template <bool NEW>
     __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
-                                         Softmax8& softmax, i32 j) {
+                                         Softmax& softmax, i32 j) {
         typename S::Scores s;
         if constexpr (NEW) await_queries();
         await_keys();
@@ -131,7 +134,8 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
         pass_turn();
         wgmma::wait<1>();
         scores_done(s, j);
-        const Rise rise = softmax.rise(s, c);
+        bool grown;
+        const Rise rise = softmax.rise(s, c, grown);
         if constexpr (TRIAL % 2) softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
         wgmma::after(TRIAL % 2 ? softmax.sum[0] + softmax.sum[1]
                                : rise.correction[0] + rise.correction[1]);
@@ -140,9 +144,9 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
         wgmma::hold(p);
         wgmma::hold(s);
         release(shared.t_empty(stage(blocks - 2)));  // `blocks` has gone on
-        if constexpr (!NEW) scale_rows(o, rise);
+        if (!NEW && (grown || !(TRIAL & 32))) scale_rows(o, rise);
         if constexpr (TRIAL % 2 == 0) softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
-        pack_all8(p, s);
+        pack_all8<(TRIAL & 64) != 0>(p, s);
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
@@ -159,7 +163,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     }
 
     __device__ __forceinline__ void end(const Tile& tile, const typename S::Sums& o,
-                                        const Softmax8& softmax) const {
+                                        const Softmax& softmax) const {
         const W job(call, tile, 0);
         const i64 batch = call.lengths.q_offsets != nullptr ? 0 : job.batch;
         const i64 first = job.sequence.q_first;
@@ -172,25 +176,25 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     __device__ __forceinline__ void nothing(const Tile& tile) const {
         typename S::Sums none;
         clear(none);
-        end(tile, none, Softmax8());
+        end(tile, none, Softmax());
     }
 
     // All tiles. The last block of one is finished while the first of the next is begun.
     __device__ __forceinline__ void run() {
         typename S::Sums o;
         typename S::Weights p;
-        Softmax8 softmax;
+        Softmax softmax;
         Tile last;
         bool open = false;  // told by `last`, the assembler would not know that all lanes agree
         if (wg == S::WGS - 1) pass_turn();  // the first one's
         shared.ticket().for_each([&](const Tile& tile) {
             const W job(call, tile, 0);
             if (job.empty()) return nothing(tile);
-            const Softmax8 old = softmax.scaled(c);
+            const Softmax old = softmax.scaled(c);
             start(job);
             i32 j = job.end - 1;
             if (open) {
-                softmax = Softmax8();
+                softmax = Softmax();
                 step<true>(o, p, softmax, j);
                 end(last, o, old);
             } else {
