@@ -44,62 +44,26 @@ template <int H, int REGS> __device__ __forceinline__ f32 row_max(const f32 (&s)
 }
 struct Softmax {
     f32 max[2], sum[2];  // sums of this thread's columns only
-    f32 limit[2];
-    Rise now;
 
     __device__ __forceinline__ Softmax()
-        : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f},
-          limit{minus_infinity(), minus_infinity()}, now{{0.0f, 0.0f}, {0.0f, 0.0f}} {}
+        : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f} {}
 
-    // What a block does to row H.
-    template <int H, int REGS>
-    __device__ __forceinline__ void rise_row(const f32 (&s)[REGS], f32 c, Rise& rise) {
-        const f32 before = max[H];
-        max[H] = fmaxf(before, quad_max(row_max<H>(s)));
-        // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
-        rise.base[H] = max[H] == minus_infinity() ? 0.0f : max[H] * c;
-        rise.correction[H] = ptx::ex2(fmaf(before, c, -rise.base[H]));
-        sum[H] *= rise.correction[H];
-    }
     template <int REGS> __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], f32 c) {
+        const f32 top[2] = {quad_max(row_max<0>(s)), quad_max(row_max<1>(s))};
         Rise rise;
-        rise_row<0>(s, c, rise);
-        rise_row<1>(s, c, rise);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const f32 before = max[h];
+            max[h] = fmaxf(before, top[h]);
+            // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
+            rise.base[h] = max[h] == minus_infinity() ? 0.0f : max[h] * c;
+            rise.correction[h] = ptx::ex2(fmaf(before, c, -rise.base[h]));
+            sum[h] *= rise.correction[h];
+        }
         return rise;
     }
 
-    // Whether a score of row H is so far above the base of weights that they might overflow.
-    template <int H, int REGS> __device__ __forceinline__ bool outgrown(const f32 (&s)[REGS]) const {
-        return row_max<H>(s) > limit[H];
-    }
-
-    // Scores of row H become weights.
-    template <int H, int REGS>
-    __device__ __forceinline__ void weigh_row(f32 (&s)[REGS], const Rise& rise, f32 c) {
-        f32 more[2] = {};
-#pragma unroll
-        for (int i = 2 * H; i < REGS; i += 4) {
-#pragma unroll
-            for (int k = 0; k < 2; k++) {
-                s[i + k] = ptx::ex2(fmaf(s[i + k], c, -rise.base[H]));
-                more[k] += s[i + k];
-            }
-        }
-        sum[H] += more[0] + more[1];
-    }
-    // Those of both, of some registers.
-    template <int FROM, int TO, int REGS>
-    __device__ __forceinline__ void weigh_part(f32 (&s)[REGS], const Rise& rise, f32 c) {
-        f32 more[4] = {};
-#pragma unroll
-        for (int i = FROM; i < TO; i++) {
-            s[i] = ptx::ex2(fmaf(s[i], c, -rise.base[i / 2 % 2]));
-            more[i % 4] += s[i];
-        }
-        sum[0] += more[0] + more[1];
-        sum[1] += more[2] + more[3];
-    }
-    // Those of both.
+    // Scores become weights.
     template <int REGS>
     __device__ __forceinline__ void weigh(f32 (&s)[REGS], const Rise& rise, f32 c) {
         f32 more[4] = {};

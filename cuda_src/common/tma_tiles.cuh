@@ -33,29 +33,6 @@ __device__ __forceinline__ void load_multicast(void* to, const TensorMap& map, B
            "r"(at.z), "r"(at.w), "r"(at.v) : "memory");
 }
 
-// With a policy of the L2 cache.
-__device__ __forceinline__ void load(void* to, const TensorMap& map, Barrier* full, At at,
-                                     u64 policy) {
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;"
-        :: "r"(address(to)), "l"(&map), "r"(address(full)), "r"(at.x), "r"(at.y), "r"(at.z),
-           "r"(at.w), "r"(at.v), "l"(policy) : "memory");
-}
-__device__ __forceinline__ void load_multicast(void* to, const TensorMap& map, Barrier* full,
-                                               u16 mask, At at, u64 policy) {
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster.L2::cache_hint [%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3, %9;"
-        :: "r"(address(to)), "l"(&map), "r"(address(full)), "h"(mask), "r"(at.x), "r"(at.y),
-           "r"(at.z), "r"(at.w), "r"(at.v), "l"(policy) : "memory");
-}
-__device__ __forceinline__ u64 evict_last() {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
 __device__ __forceinline__ void store(const TensorMap& map, const void* from, At at) {
     asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group"
                  " [%0, {%2, %3, %4, %5, %6}], [%1];"

@@ -23,9 +23,11 @@ _TERMS = Tunable("terms", tuple(range(16)), 0,
                  "sum of what is done to scores: 1 softcap, 2 ALiBi, 4 additive, 8 relative")
 _CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and values")
 
-_TURNS = Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")
+_TURNS = Tunable("turns", (0, 1, 2, 3), 1, "how warpgroups take turns at starting products: not, until both "
+                 "are started, until scores are there, until sums are")
 
-_TRIAL = Tunable("trial", tuple(range(512)), 0, "orders under trial")
+_EARLY = Tunable("early", (0, 1, 2, 3, 4), 3,
+                 "quarters of a block's exponentials before the last sums are waited for")
 
 _RESULTS = (
     Param("out", "pointer", "[batch, queries, heads, dv] by the steps that follow"),
@@ -98,11 +100,11 @@ def hopper_shared(tunables: Tunables) -> int:
 K5 = KernelSpec(
     name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
     entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {terms}, {ctas}, {turns}, {trial}>",
+          "attention::Keys::{keys}, {terms}, {ctas}, {turns}, {early}>",
     summary="tiles run into each other, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
     tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
-              _TURNS, _TRIAL),
+              _TURNS, _EARLY),
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(

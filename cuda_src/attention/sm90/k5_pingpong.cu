@@ -19,6 +19,7 @@
 //
 // GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
 #include "attention/sm90/finish.cuh"
+#include "attention/sm90/lazy_softmax.cuh"
 #include "attention/sm90/load.cuh"
 
 using namespace attention;
@@ -26,9 +27,10 @@ using namespace attention;
 constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
-template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TRIAL> struct Consumer {
+template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EARLY> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
+    static constexpr int SCORES = S::N / 2, FIRST = S::N / 8 * EARLY / 4 * 4;
 
     const Shared<S>& shared;
     const Call& call;
@@ -47,10 +49,10 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
     }
 
     __device__ __forceinline__ void await_turn() const {
-        if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+        if constexpr (TURNS != 0) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
     }
     __device__ __forceinline__ void pass_turn() const {
-        if constexpr (TURNS)
+        if constexpr (TURNS != 0)
             warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
     }
     // At the very end the first one takes the turn that nobody needs.
@@ -106,14 +108,18 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
         if constexpr (MASK == Mask::window)
             if (j * S::N < shown.first) hide_before(s, seen, j * S::N);
     }
-    __device__ __forceinline__ Rise look(typename S::Scores& s, Softmax& softmax,
-                                         const Work& job, i32 j) const {
-        mask(s, job, j);
-        return softmax.rise(s, c);
+    // Weights of a tile's first block.
+    __device__ __forceinline__ void weigh_first(typename S::Weights& p, typename S::Scores& s,
+                                                LazySoftmax& softmax, const Work& job) {
+        scores_done(s, job.end - 1 == job.first);
+        mask(s, job, job.end - 1);
+        softmax = LazySoftmax();
+        softmax.raise(s, c);
+        softmax.template weigh<0, SCORES>(s, c);
+        pack_all<T>(p, s);
     }
 
     __device__ __forceinline__ void start_scores_of(typename S::Scores& s) const {
-        wgmma::fence();
         start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
     }
     __device__ __forceinline__ void scores_done(typename S::Scores& s, bool last) {
@@ -122,88 +128,22 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
         if (last) release_q();
     }
 
-    // Scores of the very first block, with nothing to do meanwhile.
-    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax,
+    // The very first block, with nothing to do meanwhile.
+    __device__ __forceinline__ void first_block(typename S::Weights& p, LazySoftmax& softmax,
                                                 const Work& job) {
         typename S::Scores s;
         mbarrier::wait(shared.q_full(wg), q_parity);
         mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        wgmma::fence();
         start_scores_of(s);
         wgmma::wait<0>();
-        const i32 j = job.end - 1;
-        scores_done(s, j == job.first);
-        const Rise rise = look(s, softmax, job, j);
-        settle_base(softmax, rise);
-        softmax.weigh(s, rise, c);
-        pack_all<T>(p, s);
+        weigh_first(p, s, softmax, job);
     }
 
-    __device__ __forceinline__ void settle_base(Softmax& softmax, const Rise& rise) const {
-        softmax.now = rise;
-        softmax.limit[0] = softmax.max[0] + 8.0f / c;
-        softmax.limit[1] = softmax.max[1] + 8.0f / c;
-    }
-
-    // Scores of block j, while the weights of the block before, maybe of the tile before, are used.
-    template <bool NEW>
-    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
-                                         Softmax& softmax, const Work& job, i32 j) {
-        typename S::Scores s;
-        if constexpr (NEW) mbarrier::wait(shared.q_full(wg), q_parity);
-        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
-        await_turn();
-        start_scores_of(s);
-        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
-        start_values<S>(o, p, shared.v(at_v.stage));
-        pass_turn();
-        wgmma::wait<1>();
-        scores_done(s, j == job.first);
-        mask(s, job, j);
-        if constexpr ((TRIAL & 128) && !NEW) {
-            const bool grown = softmax.template outgrown<0>(s) | softmax.template outgrown<1>(s);
-            if (__any_sync(0xffffffff, grown)) {
-                wgmma::wait<0>();
-                wgmma::hold(o);
-                const Rise rise = softmax.rise(s, c);
-                softmax.now = rise;
-                softmax.limit[0] = softmax.max[0] + 8.0f / c;
-                softmax.limit[1] = softmax.max[1] + 8.0f / c;
-                scale_rows(o, rise);
-            }
-            constexpr int EARLY = TRIAL & 256 ? S::N / 16 * 3 / 4 * 8 : S::N / 2;
-            softmax.template weigh_part<0, EARLY>(s, softmax.now, c);
-            wgmma::after(softmax.sum[0] + softmax.sum[1]);
-            wgmma::wait<0>();
-            wgmma::hold(o);
-            wgmma::hold(p);
-            release_v();
-            softmax.template weigh_part<EARLY, S::N / 2>(s, softmax.now, c);
-            pack_all<T>(p, s);
-            return;
-        }
-        Rise rise;
-        softmax.template rise_row<0>(s, c, rise);
-        if constexpr (TRIAL & 32) wgmma::after(rise.correction[0]);
-        if constexpr (TRIAL & 1) softmax.template weigh_row<0>(s, rise, c);
-        softmax.template rise_row<1>(s, c, rise);
-        if constexpr (TRIAL & 16) softmax.template weigh_row<1>(s, rise, c);
-        if constexpr (!(TRIAL & 2)) wgmma::after(rise.correction[0] + rise.correction[1]);
-        wgmma::wait<0>();
-        wgmma::hold(o);
-        wgmma::hold(p);
-        if constexpr (!(TRIAL & 1)) wgmma::hold(s);
-        release_v();
-        if constexpr (!NEW) scale_rows(o, rise);
-        if constexpr (!(TRIAL & 1)) softmax.weigh(s, rise, c);
-        else if constexpr (!(TRIAL & 16)) softmax.template weigh_row<1>(s, rise, c);
-        pack_all<T>(p, s);
-    }
-
-    // From tile to tile: the last product of the old one, the first of the new one, and while that
-    // runs the old one's results.
+    // The last product of a tile, the first of the next, and while that runs the results of the old one.
     __device__ __forceinline__ void turn_over(typename S::Sums& o, typename S::Weights& p,
-                                              Softmax& softmax, const Work& old, const Work& job,
-                                              const Results<T>& to) {
+                                              LazySoftmax& softmax, const Work& old,
+                                              const Work& job, const Results<T>& to) {
         typename S::Scores s;
         mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
         await_turn();
@@ -218,13 +158,38 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
         wgmma::hold(p);
         release_v();
         finish(call, old, to, o, softmax, c, wg);
-        softmax = Softmax();
         wgmma::wait<0>();
-        const i32 j = job.end - 1;
+        weigh_first(p, s, softmax, job);
+    }
+
+    // Scores of block j, while the weights of the block before are used.
+    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
+                                         LazySoftmax& softmax, const Work& job, i32 j) {
+        typename S::Scores s;
+        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        await_turn();
+        wgmma::fence();
+        start_scores_of(s);
+        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
+        start_values<S>(o, p, shared.v(at_v.stage));
+        if constexpr (TURNS == 1) pass_turn();
+        wgmma::wait<1>();
+        if constexpr (TURNS == 2) pass_turn();
         scores_done(s, j == job.first);
-        const Rise rise = look(s, softmax, job, j);
-        settle_base(softmax, rise);
-        softmax.weigh(s, rise, c);
+        mask(s, job, j);
+        if (__any_sync(0xffffffff, softmax.outgrown(s))) {
+            wgmma::wait<0>();
+            wgmma::hold(o);
+            scale_rows(o, softmax.raise(s, c));
+        }
+        softmax.template weigh<0, FIRST>(s, c);
+        if constexpr (FIRST > 0) wgmma::after(c);
+        wgmma::wait<0>();
+        if constexpr (TURNS == 3) pass_turn();
+        wgmma::hold(o);
+        wgmma::hold(p);
+        release_v();
+        softmax.template weigh<FIRST, SCORES>(s, c);
         pack_all<T>(p, s);
     }
 
@@ -246,7 +211,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
     __device__ __forceinline__ void run(const Results<T>& to, u32 rank) {
         typename S::Sums o;
         typename S::Weights p;
-        Softmax softmax;
+        LazySoftmax softmax;
         Work job;
         bool open = false;
         shared.ticket().for_each([&](const Tile& tile) {
@@ -258,19 +223,11 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS, int TR
                 return;
             }
             start(next);
-            if (open && (TRIAL & 4)) {
-                turn_over(o, p, softmax, job, next, to);
-            } else if (open) {
-                const Softmax old = softmax;
-                softmax = Softmax();
-                step<true>(o, p, softmax, next, next.end - 1);
-                finish(call, job, to, o, old, c, wg);
-            } else {
-                first_block(p, softmax, next);
-            }
+            if (open) turn_over(o, p, softmax, job, next, to);
+            else first_block(p, softmax, next);
             clear(o);
             job = next, open = true;
-            for (i32 j = job.end - 2; j >= job.first; j--) step<false>(o, p, softmax, job, j);
+            for (i32 j = job.end - 2; j >= job.first; j--) step(o, p, softmax, job, j);
         });
         if (open) {
             last_values(o, p);
@@ -289,7 +246,7 @@ __device__ __forceinline__ void await_all(const Shared<S>& shared, Cursor<S::STA
     }
 }
 
-template <class S, Mask MASK, Keys KEYS, int CTAS, int TRIAL>
+template <class S, Mask MASK, Keys KEYS, int CTAS>
 __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& maps,
                                         const Call& call) {
     using Work = Job<S, MASK, KEYS, CTAS>;
@@ -297,7 +254,6 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
     const Ticket ticket = shared.ticket();
     if (warp::index() == 0) {
         Loader<S, MASK, KEYS, CTAS> loader{shared, maps, call, rank};
-        if constexpr (TRIAL & 64) loader.policy = tma::evict_last();
         ticket.lead(call.schedule, blockIdx.x / CTAS, gridDim.x / CTAS,
                     [&](const Tile& tile) { loader.tile(Work(call, tile, rank)); });
         loader.flush();
@@ -307,7 +263,7 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
         ticket.for_each([&](const Tile& tile) {
             const Work job(call, tile, rank);
             if (job.empty()) return;
-            if constexpr (TRIAL & 8) prefetch_queries(maps.q, call, job);
+            prefetch_queries(maps.q, call, job);
             load_queries(shared, maps.q, call, job, parity);
             parity ^= 1;
         });
@@ -316,7 +272,7 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
 }
 
 template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS,
-          int CTAS, bool TURNS, int TRIAL>
+          int CTAS, int TURNS, int EARLY>
 __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__((WGS + 1) * 128, 1)
 k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
             const __grid_constant__ TensorMap map_v, T* out, i64 out_token, i64 out_head,
@@ -346,7 +302,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
 
     if (warp::group() == 0) {
         if constexpr (WGS > 1) warp::give_registers<WGS == 2 ? 40 : 32>();
-        produce<S, MASK, KEYS, CTAS, TRIAL>(shared, {map_q, map_k, map_v}, call);
+        produce<S, MASK, KEYS, CTAS>(shared, {map_q, map_k, map_v}, call);
     } else {
         if constexpr (WGS > 1) warp::take_registers<WGS == 2 ? 232 : 160>();
         const Terms<T> terms{scale, softcap, slopes, slopes_batch, bias, bias_batch, bias_head,
@@ -354,7 +310,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
                              relative_head, extent};
         const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                  lse_batch, sinks};
-        Consumer<S, MASK, KEYS, TERMS, CTAS, TURNS && (WGS > 1), TRIAL> consumer(shared, call, terms,
+        Consumer<S, MASK, KEYS, TERMS, CTAS, (WGS > 1 ? TURNS : 0), EARLY> consumer(shared, call, terms,
                                                                          warp::group() - 1);
         consumer.run(results, CTAS > 1 ? cluster::rank() : 0);
         consumer.settle();

@@ -29,7 +29,6 @@ template <class S, Keys KEYS, int CTAS> struct Source {
     const TensorMap* map;
     i32 head, batch, first, length;  // first: row where the sequence starts
     Pages pages;
-    u64 policy = 0;  // of L2, if it has one
 
     static constexpr int PART = S::N / CTAS;  // rows that this CTA fetches, for all of the cluster
 
@@ -66,13 +65,8 @@ private:
     __device__ __forceinline__ void copy(u8* to, Barrier* full, tma::At from) const {
 #pragma unroll
         for (int slab = 0; slab < SLABS; slab++, from.x += S::COLS, to += S::SLAB) {
-            if (policy == 0) {
-                if constexpr (CTAS == 1) tma::load(to, *map, full, from);
-                else tma::load_multicast(to, *map, full, (1 << CTAS) - 1, from);
-            } else {
-                if constexpr (CTAS == 1) tma::load(to, *map, full, from, policy);
-                else tma::load_multicast(to, *map, full, (1 << CTAS) - 1, from, policy);
-            }
+            if constexpr (CTAS == 1) tma::load(to, *map, full, from);
+            else tma::load_multicast(to, *map, full, (1 << CTAS) - 1, from);
         }
     }
 };

@@ -20,7 +20,6 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Loader {
     Cursor<S::STAGES> at_k, at_v;
     From values;      // whose block `due` is the next to come, if that is not negative
     i32 due = -1;
-    u64 policy = 0;
 
     __device__ __forceinline__ From source(const TensorMap& map,
                                            const Job<S, MASK, KEYS, CTAS>& job) const {
@@ -28,7 +27,7 @@ template <class S, Mask MASK, Keys KEYS, int CTAS> struct Loader {
         if constexpr (KEYS == Keys::paged) pages.table += i64(job.batch) * call.table_batch;
         const bool ragged = KEYS != Keys::dense && call.lengths.k_offsets != nullptr;
         return {&map, job.head / call.share, ragged ? 0 : job.batch, job.sequence.k_first,
-                job.sequence.keys, pages, policy};
+                job.sequence.keys, pages};
     }
 
     // Keys of a block, then values of the block before it, be it the last of another tile: in the order

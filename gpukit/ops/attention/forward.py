@@ -38,9 +38,9 @@ class Config:
     ctas: int = 1
     section: int = 1
     dynamic: bool = False
-    turns: bool = True
+    turns: int = 1
     workers: int = 0
-    trial: int = 0
+    early: int = 3
 
 
 def configure(problem: Problem) -> Config:
@@ -116,7 +116,7 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": tile.n,
             "wgs": tile.wgs, "stages": tile.stages, "mask": problem.mask.policy,
             "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas,
-            "turns": int(config.turns), "trial": config.trial}
+            "turns": int(config.turns), "early": config.early}
 
 
 def _pages(problem: Problem, config: Config) -> tuple[int, int, int]:
