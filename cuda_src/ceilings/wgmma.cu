@@ -16,7 +16,7 @@
 // what it was before them, one extra product A1 B1, and the host knows that.
 //
 // `a_bytes` and `b_bytes` are the tiles as they lie in shared memory; `fragments` are words of A1 and
-// -A1, [2][128 threads][4]. `cycles` gets, per CTA, the clocks that the turns took. Grid: one CTA per
+// -A1, [2][128 threads][4]. `out` gets the words of D, [CTA][warpgroup][word][thread], `cycles`,, per CTA, the clocks that the turns took. Grid: one CTA per
 // SM; WARPGROUPS * 128 threads; dynamic shared memory for the tiles.
 //
 // Needs sm_90a.
@@ -81,7 +81,8 @@ wgmma_rate(const uint4* a_bytes, const uint4* fragments, const uint4* b_bytes, i
     wgmma::hold_bits(d);
     __syncthreads();
     if (threadIdx.x == 0) cycles[blockIdx.x] = clock64() - start;
-    u32* mine = out + (i64(blockIdx.x) * blockDim.x + threadIdx.x) * wgmma::WORDS<D, N>;
+    constexpr int WORDS = wgmma::WORDS<D, N>;
+    u32* mine = out + (i64(blockIdx.x) * WARPGROUPS + threadIdx.x / 128) * WORDS * 128 + threadIdx.x % 128;
 #pragma unroll
-    for (int i = 0; i < wgmma::WORDS<D, N>; i++) mine[i] = d[i];
+    for (int i = 0; i < WORDS; i++) mine[i * 128] = d[i];
 }

@@ -61,7 +61,7 @@ WGMMA = KernelSpec(
             Param("b_bytes", "pointer", "the tile of B"),
             Param("turns", "i32", "of four MMAs"),
             Param("cycles", "pointer", "i64 per CTA: clocks of all turns"),
-            Param("out", "pointer", "words of D [CTA][thread]")),
+            Param("out", "pointer", "words of D [CTA][warpgroup][word][thread]")),
     shared_bytes=_tiles, variants=_wgmma_variants(),
 )
 SHARED = KernelSpec(

@@ -7,14 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpukit import kernels
 from gpukit.bench.axes import Choices, Integers, Sizes
+from gpukit.bench.families import ceilings_memory, ceilings_wgmma
 from gpukit.bench.families.ceilings_memory import PreparedChase, PreparedShared, PreparedStream
 from gpukit.bench.families.ceilings_wgmma import PreparedWgmma
 from gpukit.bench.families.optional import AUTO, Auto
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import GpuTarget, is_emulated, open_target
 from gpukit.kernels.ceilings import COLUMNS, SUMS
+from gpukit.kernels.spec import KernelSpec, Value
 
+_USUAL = ("bf16", "f16", "tf32", "e4m3", "s8")
 PARTS = ("wgmma", "shared", "l2", "dram", "latency")
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB}
@@ -46,9 +50,9 @@ class CeilingsFamily:
         """The part, then what each part can be asked for."""
         return (
             Axis("part", PARTS, Choices(PARTS), "what is measured", metavar="PART[,...]"),
-            Axis("dtype", tuple(SUMS), Choices(tuple(SUMS)), "of wgmma", metavar="DTYPE[,...]"),
+            Axis("dtype", _USUAL, Choices(tuple(SUMS)), "of wgmma", metavar="DTYPE[,...]"),
             Axis("acc", (AUTO,), Auto(("f32", "f16", "i32")), "type of wgmma's sums"),
-            Axis("n", (8, 16, 64, 128, 256), Integers(allowed=COLUMNS), "columns of a wgmma",
+            Axis("n", (8, 16, 32, 64, 128, 256), Integers(allowed=COLUMNS), "columns of a wgmma",
                  metavar="N[,...]", emulated=(16,)),
             Axis("a", ("shared", "registers"), Choices(("shared", "registers")),
                  "where wgmma takes A from"),
@@ -81,6 +85,13 @@ class CeilingsFamily:
         """Allocate, fill and compile one case."""
         return _PREPARED[case.kernel.removeprefix("ceilings.")](case, device)
 
+    def variants(self, case: Case, device: Any) -> list[tuple[KernelSpec, dict[str, Value]]]:
+        """What `prepare` will compile."""
+        if case.kernel != "ceilings.wgmma":
+            return ceilings_memory.variants(case)
+        return [] if ceilings_wgmma.refusal(case) else [
+            (kernels.get(case.kernel), ceilings_wgmma.tunables(case))]
+
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
         """These are the ceilings."""
         return None
@@ -96,7 +107,8 @@ def _wgmma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
             selection, "dtype", "acc", "n", "a", "warpgroups", "data"):
         for sums in SUMS[dtype] if acc == AUTO else (acc,):
             params = {"acc": sums, "a": a, "warpgroups": groups, "data": data}
-            found.append(Case("ceilings", "ceilings.wgmma", dtype, {"n": n}, params))
+            if acc != AUTO or sums != "f16" or n % 16 == 0:
+                found.append(Case("ceilings", "ceilings.wgmma", dtype, {"n": n}, params))
     return found
 
 

@@ -13,6 +13,7 @@ from gpukit.bench.families import ceilings_common as common
 from gpukit.bench.model import Case, CheckResult
 from gpukit.errors import UnsupportedError
 from gpukit.kernels.ceilings import PLACES, ROW, SHIFTS, shared_size
+from gpukit.kernels.spec import KernelSpec, Value
 from gpukit.measure import Work
 
 CHUNK, THREADS = 16, 512  # of stream: bytes of an access, threads of a CTA
@@ -29,15 +30,15 @@ class PreparedShared(common.Prepared):
     def __init__(self, case: Case, device: Any) -> None:
         super().__init__(device, common.ctas(device))
         self.width, self.ways = case.shape["width"], case.shape["ways"]
-        self.turns = 8 if device.emulated else 4096 // self.ways // (self.width // 4) * 8
+        self.turns = 8 if device.emulated else 1024 // self.ways // (self.width // 4) * 8
         self.facts = {"ctas": self.grid, "turns": self.turns}
         self.bytes_moved = self.grid * self._BLOCK * self.turns * PLACES * self.width
         values = np.arange(shared_size(self.width, self.ways) // 4, dtype=np.uint32) * _ODD
         self._want = self._sums(values)
         self.values = device.xp.asarray(values)
         self.out = device.empty((self.grid, self._BLOCK), np.uint32)
-        tunables = {"width": self.width, "ways": self.ways}
-        call = device.compile(kernels.get(case.kernel), tunables).bind((self.grid,), (self._BLOCK,))
+        [(spec, tunables)] = variants(case)
+        call = device.compile(spec, tunables).bind((self.grid,), (self._BLOCK,))
         source, clocks, out = map(device.pointer, (self.values, self.clocks, self.out))
         self.work = Work(case.kernel, lambda slot: call(source, self.turns, clocks, out))
 
@@ -81,8 +82,8 @@ class PreparedStream(common.Prepared):
         self.footprint = size * (2 if self.op == "copy" else 1)
         buffers.slots_for(case.l2, 2 * self.footprint, device)
         self._allocate(size, threads)
-        kernel = device.compile(kernels.get("ceilings.stream"), {"op": self.op})
-        call = kernel.bind((self.grid,), (THREADS,))
+        [(spec, tunables)] = variants(case)
+        call = device.compile(spec, tunables).bind((self.grid,), (THREADS,))
         source, to, clocks, out = map(device.pointer, (self.source, self.to, self.clocks, self.out))
         self.work = Work(case.kernel, lambda slot: call(source, to, chunks, steps, clocks, out))
 
@@ -125,59 +126,67 @@ class PreparedStream(common.Prepared):
 
 
 class PreparedChase(common.Prepared):
-    """One thread that follows pointers; see `gpukit.bench.model.Prepared`."""
+    """One thread that follows pointers; see `gpukit.bench.model.Prepared`.
 
-    _LINE, _BLOCK, _MOST_EACH = 32, 1024, 4096  # words of a line; threads; hops timed singly
+    What the kernel counts is taken once, after what the chain left in the L2 was swept out.
+    """
+
+    _LINE, _BLOCK = 32, 1024  # words of a line; threads
+    _HOPS, _SINGLE = 1 << 14, 4096  # hops timed together and singly, at least and at most
 
     def __init__(self, case: Case, device: Any) -> None:
         super().__init__(device, 1)
-        size, level = case.shape["bytes"], str(case.params["level"])
-        lines = size // 4 // self._LINE
-        self.hops = min(1 << 14, lines) if not device.emulated else min(64, lines)
-        self.warm = 0 if level == "dram" else size // 4
-        self.facts = {"hops": self.hops}
-        self._chain(size // 4, lines)
-        self.times = device.xp.zeros(self._MOST_EACH, np.uint32)
+        size = case.shape["bytes"]
+        least = 64 if device.emulated else self._HOPS
+        chain = min(least, size // 4 // self._LINE)
+        self.hops = -(-least // chain) * chain
+        self.warm = 0 if case.params["level"] == "dram" else size // 4
+        self._chain(size // 4, chain)
+        self.times = device.xp.zeros(self._SINGLE, np.uint32)
         self.last = device.xp.zeros(1, np.uint32)
-        self._each = self._call("l1" if level == "l1" else "l2", "true")
-        self._all = self._call("l1" if level == "l1" else "l2", "false")
-        self._spread = {} if device.emulated else self._single_hops()
-        self.work = Work(case.kernel, lambda slot: self._all(self.hops))
+        all_hops, each_hop = (self._call(*variant) for variant in variants(case))
+        self.work = Work(case.kernel, lambda slot: all_hops(self.hops))
+        self.facts = {"hops": self.hops}
+        if not device.emulated:
+            self.facts |= self._sums(all_hops) | self._single_hops(each_hop)
 
-    def _chain(self, words: int, lines: int) -> None:
-        """Every hop leads to a line not seen before; the last one back to the first."""
-        order = np.random.default_rng(0).permutation(lines - 1)[: self.hops - 1] + 1
-        places = np.concatenate([[0], order]).astype(np.uint32) * np.uint32(self._LINE)
+    def _chain(self, words: int, chain: int) -> None:
+        """Every hop leads to a line not seen before, the last one back to the first."""
+        lines = words // self._LINE
+        order = np.random.default_rng(0).permutation(lines - 1)[: chain - 1] + 1
+        places = np.concatenate([[0], order]) * self._LINE
         self.next = self.device.empty((words,), np.uint32)
-        at, following = places.astype(np.int64), np.roll(places, -1)
-        self.next[self.device.xp.asarray(at)] = self.device.xp.asarray(following)
-        self._places = places
+        following = np.roll(places, -1).astype(np.uint32)
+        self.next[self.device.xp.asarray(places)] = self.device.xp.asarray(following)
 
-    def _call(self, level: str, each: str) -> Any:
-        kernel = self.device.compile(kernels.get("ceilings.chase"), {"level": level, "each": each})
-        call = kernel.bind((1,), (self._BLOCK,))
+    def _call(self, spec: KernelSpec, tunables: Mapping[str, Value]) -> Any:
+        call = self.device.compile(spec, tunables).bind((1,), (self._BLOCK,))
         source, times, last = map(self.device.pointer, (self.next, self.times, self.last))
         return lambda hops: call(source, self.warm, hops, times, last)
 
-    def _single_hops(self) -> dict[str, Any]:
-        """How the times of hops differ: near and far halves of the L2, pages known and not."""
-        swept = self.device.xp.zeros(4 * self.device.properties.l2_bytes, np.uint8)
-        swept += 1  # the chain's own lines leave the L2
-        hops = min(self.hops, self._MOST_EACH)
-        self._each(hops)
-        times = self.device.to_host(self.times)[:hops].copy()
-        self.times.fill(0)
-        near, middle, far = (int(x) for x in np.percentile(times, (5, 50, 95)))
+    def _sums(self, all_hops: Any) -> dict[str, Any]:
+        """Clocks and nanoseconds of a hop."""
+        clocks, nanoseconds = (int(x) for x in self._swept(all_hops, self.hops)[:2])
+        return {"clk": round(clocks / self.hops, 1), "ns": round(nanoseconds / self.hops, 1)}
+
+    def _single_hops(self, each_hop: Any) -> dict[str, Any]:
+        """How the clocks of hops differ: near and far halves of the L2, pages known and not."""
+        hops = min(self.hops, self._SINGLE)
+        near, middle, far = (int(x) for x in np.percentile(self._swept(each_hop, hops)[:hops],
+                                                           (5, 50, 95)))
         return {"p5": near, "p50": middle, "p95": far}
+
+    def _swept(self, chase: Any, hops: int) -> Any:
+        """The times of a chase that begins with nothing of the chain in the L2."""
+        lines = self.device.xp.zeros(4 * self.device.properties.l2_bytes, np.uint8)
+        lines += 1
+        chase(hops)
+        return self.device.to_host(self.times)
 
     @property
     def launch(self) -> Mapping[str, Any]:
-        """Clocks and nanoseconds of a hop, and percentiles of the clocks of single ones."""
-        clocks, nanoseconds = (int(x) for x in self.device.to_host(self.times)[:2])
-        if self.device.emulated or not clocks:
-            return {**self.facts, **self._spread}
-        return {**self.facts, "clk": round(clocks / self.hops, 1),
-                "ns": round(nanoseconds / self.hops, 1), **self._spread}
+        """Known since preparation."""
+        return self.facts
 
     def poison(self) -> None:
         """The chase ended nowhere."""
@@ -185,4 +194,15 @@ class PreparedChase(common.Prepared):
 
     def check(self, slot: int = 0) -> CheckResult:
         """The chase came back to its beginning, having seen every place."""
-        return common.verdict(int(self.device.to_host(self.last)[0]) == int(self._places[0]))
+        return common.verdict(int(self.device.to_host(self.last)[0]) == 0)
+
+
+def variants(case: Case) -> list[tuple[KernelSpec, dict[str, Value]]]:
+    """The kernels that a case runs."""
+    if case.kernel == "ceilings.shared":
+        return [(kernels.get(case.kernel), {name: case.shape[name] for name in ("width", "ways")})]
+    if case.kernel != "ceilings.latency":
+        return [(kernels.get("ceilings.stream"), {"op": str(case.params["op"])})]
+    level = "l1" if case.params["level"] == "l1" else "l2"
+    return [(kernels.get("ceilings.chase"), {"level": level, "each": each})
+            for each in ("false", "true")]

@@ -13,12 +13,13 @@ from gpukit.bench.families import ceilings_common as common
 from gpukit.bench.model import Case, CheckResult
 from gpukit.errors import UnsupportedError
 from gpukit.kernels.ceilings import ROW, SUMS, fits, words
+from gpukit.kernels.spec import Value
 from gpukit.layout import fragments
 from gpukit.layout.shared import SharedTile
 from gpukit.measure import Work
 
 STEPS = 4  # MMAs of a turn, 32 bytes of K each
-_CLOCKS = 1 << 19  # that a launch takes about; on an emulated device two turns
+_CLOCKS = 1 << 21  # that a launch takes about; on an emulated device two turns
 _TYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32,
     "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8}
@@ -36,41 +37,26 @@ class PreparedWgmma(common.Prepared):
         self.n, self.dtype = case.shape["n"], case.dtype
         self.acc = str(case.params["acc"])
         self.groups = int(case.params["warpgroups"])
-        self.registers = case.params["a"] == "registers"
-        self._refuse()
+        if reason := refusal(case):
+            raise UnsupportedError(reason)
         self.turns = 2 if device.emulated else _CLOCKS // (2 * max(self.n, 32) * self.groups)
         a, b = _operands(self.dtype, self.acc, self.n, case.params["data"] == "zeros")
         self._want = _product(a, b, self.acc)
         self.facts = {"ctas": self.grid, "turns": self.turns}
         k = 32 // a.itemsize
         self.flops = 2 * 64 * self.n * k * self.grid * self.groups * (STEPS * self.turns + 1)
-        self._bind(case.kernel, _inputs(a, b))
+        self._bind(case, _inputs(a, b))
 
-    def _refuse(self) -> None:
-        if self.acc not in SUMS[self.dtype]:
-            raise UnsupportedError(f"{self.dtype} sums in {' or '.join(SUMS[self.dtype])}, "
-                                   f"not {self.acc}")
-        if self.acc == "f16" and self.n % 16:
-            raise UnsupportedError(f"n={self.n}: with f16 sums, multiples of 16")
-        if self.dtype == "s8" and self.n % 16 and self.n > 32:
-            raise UnsupportedError(f"n={self.n}: s8 takes multiples of 16 beyond 32")
-        if not fits(self.n, self.acc, self.registers, self.groups):
-            raise UnsupportedError(f"{self.groups} warpgroups of n={self.n} do not fit the "
-                                   "registers of an SM")
-
-    def _bind(self, name: str, inputs: tuple[Any, ...]) -> None:
-        tunables = {"dtype": self.dtype, "acc": self.acc, "n": self.n,
-                    "registers": "true" if self.registers else "false",
-                    "warpgroups": self.groups}
-        kernel = self.device.compile(kernels.get(name), tunables)
+    def _bind(self, case: Case, inputs: tuple[Any, ...]) -> None:
+        kernel = self.device.compile(kernels.get(case.kernel), tunables(case))
         call = kernel.bind((self.grid,), (128 * self.groups,))
         count = words(self.n, self.acc)
         self.inputs = tuple(self.device.xp.asarray(x) for x in inputs)
-        self.out = self.device.empty((self.grid * self.groups, 128, count), np.uint32)
+        self.out = self.device.empty((self.grid * self.groups, count, 128), np.uint32)
         pointer = self.device.pointer
         arrays, clocks, out = map(pointer, self.inputs), pointer(self.clocks), pointer(self.out)
         a, fragment, b = arrays
-        self.work = Work(name, lambda slot: call(a, fragment, b, self.turns, clocks, out))
+        self.work = Work(case.kernel, lambda slot: call(a, fragment, b, self.turns, clocks, out))
 
     def measured(self, clocks: float) -> Mapping[str, Any]:
         """Clocks of an SM for one MMA; 64 x N x 32 bytes take it N / 2 at best."""
@@ -83,10 +69,31 @@ class PreparedWgmma(common.Prepared):
 
     def check(self, slot: int = 0) -> CheckResult:
         """Every warpgroup holds A1 B1, exactly."""
-        held = self.device.to_host(self.out[0]).view(_RESULTS[self.acc])
+        held = np.ascontiguousarray(self.device.to_host(self.out[0]).T).view(_RESULTS[self.acc])
         row, column = fragments.accumulator(64, self.n)
         alike = bool((self.out == self.out[:1]).all())
         return common.verdict(alike and bool((held == self._want[row, column]).all()))
+
+
+def tunables(case: Case) -> dict[str, Value]:
+    """The variant of the kernel that a case runs."""
+    return {"dtype": case.dtype, "acc": str(case.params["acc"]), "n": case.shape["n"],
+            "registers": "true" if case.params["a"] == "registers" else "false",
+            "warpgroups": int(case.params["warpgroups"])}
+
+
+def refusal(case: Case) -> str:
+    """Why a case cannot run; empty if it can."""
+    n, acc, groups = case.shape["n"], str(case.params["acc"]), int(case.params["warpgroups"])
+    if acc not in SUMS[case.dtype]:
+        return f"{case.dtype} sums in {' or '.join(SUMS[case.dtype])}, not {acc}"
+    if acc == "f16" and n % 16:
+        return f"n={n}: with f16 sums, multiples of 16"
+    if case.dtype == "s8" and n % 16 and n > 32:
+        return f"n={n}: s8 takes multiples of 16 beyond 32"
+    if not fits(n, acc, case.params["a"] == "registers", groups):
+        return f"{groups} warpgroups of n={n} do not fit the registers of an SM"
+    return ""
 
 
 def _operands(dtype: str, acc: str, n: int, zeros: bool) -> tuple[Any, Any]:
