@@ -69,6 +69,8 @@ LADDERS = (
     Ladder("Attention", "attention/sm90",
            ("attention.k1_scores", "attention.k2", *(f"attention.sm90.k{i}" for i in range(3, 6))),
            ()),
+    Ladder("Attention on Blackwell", "attention/sm100",
+           ("attention.k2", "attention.sm100.k3", "attention.sm100.k4"), ()),
     Ladder("Decoding", "attention/decode", ("attention.decode.d6", "attention.decode.d7"), ()),
     Ladder("Sampling", "sampling/ladder", tuple(f"sampling.s{i}" for i in range(1, 6)), ()),
 )
