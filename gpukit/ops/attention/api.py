@@ -54,7 +54,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
         out: [batch, queries, heads, dv] in the layout, of q's dtype; of e4m3 float16 or bfloat16.
         return_lse: whether to return (out, lse), float32 [batch, heads, queries]: the natural
             logarithm of the sum of exponentials (with the sink's), -inf where there is no key.
-        kernel: "k2" or "k5" of the ladder; by default the GPU's best.
+        kernel: "k2", "k5" of the Hopper ladder, "k4" of Blackwell's and so on; by default the
+            GPU's best.
         dtype: "e4m3", what uint8 arrays hold (CuPy has no dtype for it). NumPy arrays of ml_dtypes
             and torch's float8 tensors say so themselves.
         out_dtype: of a new out for e4m3 operands: "bfloat16" (the default) or "float16".
@@ -69,7 +70,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
     Raises:
         ArgumentError: an argument of another type, shape, dtype or device, or a combination that
             does not go together.
-        UnsupportedError: pages on a GPU that is not Hopper.
+        UnsupportedError: pages on a GPU older than Hopper, or on Blackwell with wide heads.
     """
     given = Given(q, k, v, out, sinks, alibi, bias, relative, None, q_lengths, None, kv_lengths,
                   page_table, ("dense", mask, window, chunk, top_left, scale, softcap, layout,
