@@ -72,6 +72,7 @@ def _measure(
     slots = range(prepared.work.slots)
     if not _passes(row, prepared, slots, "right before timing, wrong after it"):
         return
+    row.launch = dict(prepared.launch)  # again: some kernels count their own clocks
     _fill_peers(row, prepared.peers, timings, (*prepared.notes, *absent))
     fill_timed(row, prepared, timings[0], target, ceiling)
 
@@ -156,7 +157,6 @@ def _fill_speed(
     row.pct_ceiling = rates.percent_of(ceiling)
     row.clocks = timing.clocks.as_dict() if timing.clocks else None
     row.samples_us = [float(sample) for sample in timing.samples_us]
-    row.launch = dict(prepared.launch)  # again: some kernels count their own clocks
 
 
 def _fill_peers(

@@ -83,10 +83,11 @@ def _rates(axes: Any, rows: Iterable[Row], label: str, colour: int) -> None:
 
 
 def _rate_interval(row: Row) -> tuple[float, float]:
+    """Where the rate lies; stored samples are rounded, so that it may miss the rate by as much."""
     low, high = median_interval(row.samples_us)
     if not 0 < low <= high < float("inf"):
         return rate(row), rate(row)
-    return traffic(row) / high / 1e3, traffic(row) / low / 1e3
+    return (min(rate(row), traffic(row) / high / 1e3), max(rate(row), traffic(row) / low / 1e3))
 
 
 def _legend(axes: Any, **where: Any) -> None:
