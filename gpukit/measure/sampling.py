@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,19 @@ def interleave(works: int, slots: int) -> Iterator[tuple[int, int]]:
         yield (step + step // period * places) % works, step % slots
 
 
+def shuffled(works: int, slots: int) -> Iterator[tuple[int, int]]:
+    """`interleave` with the works of each turn in an order of its own, the same in every run.
+
+    What a launch leaves behind (dirty lines in L2, banks busy with writing them back) is part of
+    the next one's time, several percent of it when rotating; in turns of one order, the next one
+    would be the same work every time.
+    """
+    rng, steps = random.Random(0), itertools.count()
+    while True:
+        for work in rng.sample(range(works), works):
+            yield work, next(steps) % slots
+
+
 class BatchSize:
     """How many groups to enqueue at once: doubles while batches are short, halves on trouble."""
 
@@ -73,11 +87,12 @@ class BatchSize:
 class Collector:
     """Draws interleaved batches of samples from a set of probes, all with as many slots."""
 
-    def __init__(self, backend: Backend, probes: Sequence[Probe], sampler: Sampler) -> None:
+    def __init__(self, backend: Backend, probes: Sequence[Probe], sampler: Sampler,
+                 *, shuffle: bool = False) -> None:
         self._backend = backend
         self._probes = probes
         self._sampler = sampler
-        self._order = interleave(len(probes), probes[0].slots)
+        self._order = (shuffled if shuffle else interleave)(len(probes), probes[0].slots)
         launches = max(probe.launches for probe in probes)
         self._size = BatchSize(max(1, min(MOST_GROUPS, MOST_LAUNCHES_QUEUED // launches)))
 

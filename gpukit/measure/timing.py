@@ -81,7 +81,7 @@ def measure(
         prime(works, backend)
         probes = _probes(works, options, backend)
         with _sampler(options, backend) as sampler:
-            collector = Collector(backend, probes, sampler)
+            collector = Collector(backend, probes, sampler, shuffle=options.shuffle)
             _warm_up(collector, monitor, options)
             overhead_us, unknown = _overhead(options, backend)  # at the clocks of the samples
             with monitor:

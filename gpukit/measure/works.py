@@ -45,7 +45,9 @@ class TimingOptions:
     below ``rel_error`` of that median, or at ``max_samples``, or after ``budget_s`` seconds per
     work. ``warmup_s`` bounds the wait for the clocks to settle (0: no wait). ``sustain_s``
     above 0 makes it a measurement under sustained load: for so long the works run in turns before
-    the first sample, whatever the clocks do, and sampling follows without a pause.
+    the first sample, whatever the clocks do, and sampling follows without a pause. ``shuffle``
+    takes the works of every turn in another order, for many contenders that must not always
+    follow the same neighbour.
     """
 
     method: Method = "events"
@@ -56,6 +58,7 @@ class TimingOptions:
     rel_error: float = 0.001
     warmup_s: float = 0.3
     sustain_s: float = 0.0
+    shuffle: bool = False
 
     def __post_init__(self) -> None:
         _one_of("method", self.method, get_args(Method))

@@ -23,7 +23,7 @@ from gpukit.measure.errors import MeasurementError
 from gpukit.measure.events import EventSampler
 from gpukit.measure.nvml import Reading
 from gpukit.measure.probes import Probe, launches_per_replay, nothing
-from gpukit.measure.sampling import BatchSize, Collector, finished, interleave, settled
+from gpukit.measure.sampling import BatchSize, Collector, finished, interleave, settled, shuffled
 from gpukit.measure.telemetry import Monitor
 from gpukit.measure.timing import measure
 from gpukit.measure.works import Timing, TimingOptions, Work
@@ -156,6 +156,24 @@ def test_interleaving_counts_launches_over_all_works(
 def test_every_work_meets_every_slot_equally_often(works: int, slots: int) -> None:
     turns = list(itertools.islice(interleave(works, slots), works * slots))
     assert sorted(turns) == [(work, slot) for work in range(works) for slot in range(slots)]
+
+
+@pytest.mark.parametrize(("works", "slots"), [(1, 3), (5, 1), (6, 4), (7, 7)])
+def test_shuffled_turns_hold_every_work_once_and_sets_in_turn(works: int, slots: int) -> None:
+    taken = list(itertools.islice(shuffled(works, slots), works * 50))
+    assert [slot for _, slot in taken] == [step % slots for step in range(len(taken))]
+    for start in range(0, len(taken), works):
+        assert sorted(work for work, _ in taken[start:start + works]) == list(range(works))
+
+
+def test_shuffled_works_follow_every_other_work_and_meet_every_set() -> None:
+    works, slots = 6, 4
+    taken = list(itertools.islice(shuffled(works, slots), works * 200))
+    assert taken == list(itertools.islice(shuffled(works, slots), works * 200))
+    before = {(one, other) for (other, _), (one, _) in itertools.pairwise(taken)}
+    assert len(before) >= works * (works - 1)
+    assert set(taken) == set(itertools.product(range(works), range(slots)))
+
 
 
 @pytest.mark.parametrize("method", ["events", "graph"])
