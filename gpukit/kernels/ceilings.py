@@ -12,6 +12,7 @@ COLUMNS = (8, 16, 32, 48, 64, 96, 128, 192, 256)
 #: Registers of D and A per thread beyond which the compiler spills, by warpgroups of a CTA.
 MOST_WORDS = {1: 136, 2: 136, 3: 136, 4: 96}
 _FRAGMENTS = 8  # registers that A1 and -A1 take
+CHAINS, WARPS = (1, 2, 4, 8), (1, 4, 8, 16)  # of mma_rate
 ROW = 128  # bytes of a row of a tile
 PLACES, SHIFTS = 8, 8  # of shared_rate: accesses of a turn, turns until it begins again
 PLAIN = ("sm_75", "sm_80", "sm_90", "sm_100")
@@ -64,6 +65,19 @@ WGMMA = KernelSpec(
             Param("out", "pointer", "words of D [CTA][warpgroup][word][thread]")),
     shared_bytes=_tiles, variants=_wgmma_variants(),
 )
+MMA = KernelSpec(
+    name="ceilings.mma", source="ceilings/mma.cu", entry="mma_rate<{dtype}, {chains}, {warps}>",
+    summary="tensor cores fed by single warps: mma.sync on operands that never change",
+    archs=("sm_80", "sm_90", "sm_100"),
+    tunables=(Tunable("dtype", ("bf16", "f16"), "bf16", "element type of A and B"),
+              Tunable("chains", CHAINS, 4, "accumulators per warp"),
+              Tunable("warps", WARPS, 8, "per CTA, one CTA per SM")),
+    params=(Param("a", "pointer", "words of A and -A [2][32][4]"),
+            Param("b", "pointer", "words of B [32][2]"), Param("turns", "i32", "of two per chain"),
+            Param("cycles", "pointer", "i64 per CTA: clocks of all turns"),
+            Param("out", "pointer", "D [CTA][warp][chain][4][32]")),
+    variants=({}, {"dtype": "f16", "chains": 8, "warps": 16}),
+)
 SHARED = KernelSpec(
     name="ceilings.shared", source="ceilings/shared.cu", entry="shared_rate<{width}, {ways}>",
     summary="shared-memory loads of 4, 8 or 16 bytes per lane, with bank conflicts or without",
@@ -102,4 +116,4 @@ CHASE = KernelSpec(
     variants=({}, {"each": "true"}, {"level": "l1"}),
 )
 
-SPECS = (WGMMA, SHARED, STREAM, CHASE)
+SPECS = (WGMMA, MMA, SHARED, STREAM, CHASE)

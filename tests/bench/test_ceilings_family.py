@@ -9,7 +9,7 @@ import pytest
 
 from gpukit.bench.emulated_target import EmulatedTarget
 from gpukit.bench.families.ceilings import FAMILY
-from gpukit.bench.families.ceilings_wgmma import _inputs, _operands
+from gpukit.bench.families.ceilings_wgmma import inputs, operands
 from gpukit.bench.model import Case, Prepared, Row
 from gpukit.bench.published import Published, published_column
 from gpukit.bench.runner import select_cases
@@ -41,6 +41,7 @@ def ran(case: Case, device: Any) -> Prepared:
     *cases(part=("wgmma",), dtype=("bf16",), n=(8,), warpgroups=(2,)),
     *cases(part=("wgmma",), dtype=("f16", "e4m3", "s8"), n=(16,), a=("registers",)),
     *cases(part=("wgmma",), dtype=("tf32",), n=(16,), a=("shared",)),
+    *cases(part=("mma",), dtype=("bf16", "f16"), warps=(4,)),
     *cases(part=("shared",), width=(8,), ways=(2,)),
     *cases(part=("l2", "dram")), *cases(part=("latency",), level=("l1", "dram"))],
     ids=lambda case: case.key)
@@ -64,7 +65,7 @@ def test_conflicts_counted_are_those_of_the_algebra(device: Any, width: int, way
 @pytest.mark.parametrize("dtype", ["bf16", "e4m3", "s8"])
 def test_a_turn_of_products_cancels(dtype: str) -> None:
     """[A1 -A1 A1 -A1] times [B1 B1 B2 B2] is nothing, or D would not be known after it."""
-    a, b = (x.astype(np.float64) for x in _operands(dtype, "f32", 16, False))
+    a, b = (x.astype(np.float64) for x in operands(dtype, "f32", 16, False))
     left = np.concatenate([a, -a, a, -a], axis=1)
     k = a.shape[1]
     right = np.concatenate([b[:, :k], b[:, :k], b[:, k:], b[:, k:]], axis=1)
@@ -73,8 +74,8 @@ def test_a_turn_of_products_cancels(dtype: str) -> None:
 
 
 def test_fragments_hold_both_signs() -> None:
-    a, b = _operands("bf16", "f32", 8, False)
-    words = _inputs(a, b)[1]
+    a, b = operands("bf16", "f32", 8, False)
+    words = inputs(a, b)[1]
     assert words.shape == (2, 128, 4)
     assert (words[0] ^ words[1]).any() and not ((words[0] ^ words[1]) & 0x7FFF7FFF).any()
 

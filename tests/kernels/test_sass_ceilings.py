@@ -26,6 +26,11 @@ def test_one_extra_product_and_turns_of_four(dtype: str, acc: str, mnemonic: str
     assert nvrtc.resources(compiled).spill_bytes == 0
 
 
+def test_every_chain_is_fed_once_and_then_twice_a_turn() -> None:
+    _, code = built(kernels.get("ceilings.mma"), "sm_90", chains=4)
+    assert count(code, "HMMA") > 4 and (count(code, "HMMA") - 4) % 8 == 0
+
+
 @pytest.mark.parametrize(("width", "load"), [(4, "LDS"), (8, "LDS.64"), (16, "LDS.128")])
 def test_shared_memory_is_read_as_wide_as_asked(width: int, load: str) -> None:
     _, code = built(kernels.get("ceilings.shared"), "sm_90", width=width)

@@ -9,23 +9,24 @@ from typing import Any
 
 from gpukit import kernels
 from gpukit.bench.axes import Choices, Integers, Sizes
-from gpukit.bench.families import ceilings_memory, ceilings_wgmma
+from gpukit.bench.families import ceilings_memory, ceilings_mma, ceilings_wgmma
 from gpukit.bench.families.ceilings_memory import PreparedChase, PreparedShared, PreparedStream
+from gpukit.bench.families.ceilings_mma import PreparedMma
 from gpukit.bench.families.ceilings_wgmma import PreparedWgmma
 from gpukit.bench.families.optional import AUTO, Auto
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import GpuTarget, is_emulated, open_target
-from gpukit.kernels.ceilings import COLUMNS, SUMS
+from gpukit.kernels.ceilings import CHAINS, COLUMNS, SUMS, WARPS
 from gpukit.kernels.spec import KernelSpec, Value
 
 _USUAL = ("bf16", "f16", "tf32", "e4m3", "s8")
-PARTS = ("wgmma", "shared", "l2", "dram", "latency")
+PARTS = ("wgmma", "mma", "shared", "l2", "dram", "latency")
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB}
 _LEVELS = {"l1": 64 * _KIB, "l2": 4 * _MIB, "dram": 2 * _GIB}
 _EMULATED_SET = 128 * _KIB
-_PREPARED = {"wgmma": PreparedWgmma, "shared": PreparedShared, "l2": PreparedStream,
-             "dram": PreparedStream, "latency": PreparedChase}
+_PREPARED = {"wgmma": PreparedWgmma, "mma": PreparedMma, "shared": PreparedShared,
+             "l2": PreparedStream, "dram": PreparedStream, "latency": PreparedChase}
 
 
 class CeilingTarget(GpuTarget):
@@ -50,14 +51,18 @@ class CeilingsFamily:
         """The part, then what each part can be asked for."""
         return (
             Axis("part", PARTS, Choices(PARTS), "what is measured", metavar="PART[,...]"),
-            Axis("dtype", _USUAL, Choices(tuple(SUMS)), "of wgmma", metavar="DTYPE[,...]"),
+            Axis("dtype", _USUAL, Choices(tuple(SUMS)), "of wgmma; mma has the 16-bit ones",
+                 metavar="DTYPE[,...]"),
             Axis("acc", (AUTO,), Auto(("f32", "f16", "i32")), "type of wgmma's sums"),
             Axis("n", (8, 16, 32, 64, 128, 256), Integers(allowed=COLUMNS), "columns of a wgmma",
                  metavar="N[,...]", emulated=(16,)),
             Axis("a", ("shared", "registers"), Choices(("shared", "registers")),
                  "where wgmma takes A from"),
             Axis("warpgroups", (1,), Integers(allowed=(1, 2, 3, 4)), "per SM, of wgmma"),
-            Axis("data", ("random",), Choices(("random", "zeros")), "what wgmma multiplies"),
+            Axis("data", ("random",), Choices(("random", "zeros")), "what wgmma and mma multiply"),
+            Axis("chains", (1, 4), Integers(allowed=CHAINS), "accumulators of a warp, of mma",
+                 emulated=(2,)),
+            Axis("warps", (1, 4, 8, 16), Integers(allowed=WARPS), "per SM, of mma", emulated=(4,)),
             Axis("width", (4, 8, 16), Integers(allowed=(4, 8, 16)), "bytes per lane, of shared"),
             Axis("ways", (1, 2, 4, 8), Integers(allowed=(1, 2, 4, 8)),
                  "lanes per bank and pass, of shared", emulated=(1, 2)),
@@ -87,6 +92,8 @@ class CeilingsFamily:
 
     def variants(self, case: Case, device: Any) -> list[tuple[KernelSpec, dict[str, Value]]]:
         """What `prepare` will compile."""
+        if case.kernel == "ceilings.mma":
+            return [(kernels.get(case.kernel), ceilings_mma.tunables(case))]
         if case.kernel != "ceilings.wgmma":
             return ceilings_memory.variants(case)
         return [] if ceilings_wgmma.refusal(case) else [
@@ -112,6 +119,14 @@ def _wgmma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
     return found
 
 
+def _mma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+    return [Case("ceilings", "ceilings.mma", dtype, {"warps": warps, "chains": chains},
+                 {"data": data})
+            for dtype, warps, chains, data in _product(
+                selection, "dtype", "warps", "chains", "data")
+            if dtype in ("bf16", "f16")]
+
+
 def _shared(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
     return [Case("ceilings", "ceilings.shared", f"b{8 * width}", {"width": width, "ways": ways})
             for width, ways in _product(selection, "width", "ways")]
@@ -131,6 +146,6 @@ def _latency(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
             for level in selection["level"] for size in selection["set"] or (_LEVELS[level],)]
 
 
-_CASES = {"wgmma": _wgmma, "shared": _shared, "l2": _stream("l2", "b128"),
+_CASES = {"wgmma": _wgmma, "mma": _mma, "shared": _shared, "l2": _stream("l2", "b128"),
           "dram": _stream("dram", "f32"), "latency": _latency}
 FAMILY = CeilingsFamily()

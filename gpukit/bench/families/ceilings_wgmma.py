@@ -40,12 +40,12 @@ class PreparedWgmma(common.Prepared):
         if reason := refusal(case):
             raise UnsupportedError(reason)
         self.turns = 2 if device.emulated else _CLOCKS // (2 * max(self.n, 32) * self.groups)
-        a, b = _operands(self.dtype, self.acc, self.n, case.params["data"] == "zeros")
-        self._want = _product(a, b, self.acc)
+        a, b = operands(self.dtype, self.acc, self.n, case.params["data"] == "zeros")
+        self._want = product(a, b, self.acc)
         self.facts = {"ctas": self.grid, "turns": self.turns}
         k = 32 // a.itemsize
         self.flops = 2 * 64 * self.n * k * self.grid * self.groups * (STEPS * self.turns + 1)
-        self._bind(case, _inputs(a, b))
+        self._bind(case, inputs(a, b))
 
     def _bind(self, case: Case, inputs: tuple[Any, ...]) -> None:
         kernel = self.device.compile(kernels.get(case.kernel), tunables(case))
@@ -96,7 +96,7 @@ def refusal(case: Case) -> str:
     return ""
 
 
-def _operands(dtype: str, acc: str, n: int, zeros: bool) -> tuple[Any, Any]:
+def operands(dtype: str, acc: str, n: int, zeros: bool) -> tuple[Any, Any]:
     """A [64, K] and B [N, 2 K]: A1, and B1 beside B2."""
     rng = np.random.default_rng(n)
     most, parts = _VALUES.get(f"{dtype} {acc}", _VALUES.get(dtype, _FULL))
@@ -106,21 +106,30 @@ def _operands(dtype: str, acc: str, n: int, zeros: bool) -> tuple[Any, Any]:
     return a.astype(_TYPES[dtype]), b.astype(_TYPES[dtype])
 
 
-def _product(a: Any, b: Any, acc: str) -> Any:
+def product(a: Any, b: Any, acc: str) -> Any:
     """A1 B1 [64, N] as the tensor core has to hold it."""
     exact = a.astype(np.float64) @ b[:, : a.shape[1]].astype(np.float64).T
     return exact.astype(_RESULTS[acc])
 
 
-def _inputs(a: Any, b: Any) -> tuple[Any, Any, Any]:
+def inputs(a: Any, b: Any) -> tuple[Any, Any, Any]:
     """Bytes of the tiles [A1 -A1 A1 -A1] and [B1 B1 B2 B2], and words of A1 and -A1."""
     k = a.shape[1]
-    pair = (a, (-a.astype(np.float64)).astype(a.dtype))
+    pair = (a, negative(a))
     tile_a = np.concatenate([*pair, *pair], axis=1)
     tile_b = np.concatenate([b[:, :k], b[:, :k], b[:, k:], b[:, k:]], axis=1)
     row, column = fragments.operand_a(64, k, 4 // a.itemsize)
-    held = np.stack([np.ascontiguousarray(x[row, column]).view(np.uint32) for x in pair])
+    held = np.stack([registers(x, row, column) for x in pair])
     return _placed(tile_a), held, _placed(tile_b)
+
+
+def negative(matrix: Any) -> Any:
+    return (-matrix.astype(np.float64)).astype(matrix.dtype)
+
+
+def registers(matrix: Any, row: Any, column: Any) -> Any:
+    """Registers [thread, word] of a fragment."""
+    return np.ascontiguousarray(matrix[row, column]).view(np.uint32)
 
 
 def _placed(matrix: Any) -> Any:
