@@ -25,6 +25,8 @@ BLOCK, WAVES = 256, 32
 #: Traffic of the problem that one SM, or a few, copy; and of a single SM in the finer grid. Sizes
 #: of their own: a contest gives all its cases as many samples as its slowest ones get.
 SMS_TRAFFIC, ONE_SM_TRAFFIC = 192 * MIB, 12 * MIB
+#: Beyond this a flush makes no difference worth the time: the writes it spares are too few.
+FLUSHED_UP_TO = 512 * MIB
 #: From this many times the L2 on, hot and cold are asked about by the first question only.
 _HOT_UP_TO = 8
 #: Elements of the problem that others published all functions for: 1024 x 3072.
@@ -242,14 +244,18 @@ def _sms(properties: Properties, extent: Extent) -> Iterator[Case]:
 
 
 def _defaults(extent: Extent) -> Iterator[Case]:
-    """How good is the library's rule? Its choice among blocks and unrolls, for every op."""
-    problems = [(op, dtype, traffic) for op in extent.ops for dtype in ("f32", "bf16")
+    """How good is the library's rule? Its choice among blocks and unrolls, for every op; some of
+    them after a flush as well, which leaves nothing to evict."""
+    types = ("f32", "bf16")
+    problems = [(op, dtype, traffic, COLD) for op in extent.ops for dtype in types
                 for traffic in (extent.traffic if op in extent.often else extent.few)]
-    for op, dtype, traffic in problems:
+    problems += [(op, dtype, traffic, FLUSHED) for op in extent.often for dtype in types
+                 for traffic in extent.traffic if traffic <= FLUSHED_UP_TO]
+    for op, dtype, traffic, state in problems:
         ways = [setting(wide(dtype), unroll, block)
                 for block, unroll in product(extent.blocks, extent.unrolls)]
         for params in ({}, *ways):
-            yield _case(op, dtype, traffic, COLD, params)
+            yield _case(op, dtype, traffic, state, params)
 
 
 def _functions(extent: Extent) -> Iterator[Case]:

@@ -225,19 +225,26 @@ def _dots(axes: Any, points: Points, label: str, colour: int) -> None:
 
 
 def _defaults(evidence: Evidence) -> Any:
-    figure, (axes,) = _panels(1)
+    figure, panels = _panels(2, sharey=True)
     found = defaults.regrets(evidence.table)
-    for colour, dtype in enumerate(dict.fromkeys(regret.own.dtype for regret in found)):
-        for told, marker in ((True, "o"), (False, "x")):
-            points = [(traffic(r.own) / _MIB, 100 * (r.ratio.value - 1)) for r in found
-                      if r.own.dtype == dtype and r.ratio.told_apart == told]
-            if points:
-                axes.scatter(*zip(*points, strict=True), marker=marker, s=18,
-                             color=COLOURS[colour], alpha=0.8,
-                             label=dtype + ("" if told else ", not distinguishable from the best"))
-    _by_traffic(axes, "The library's rule, every op, cold", "% slower than the best launch")
-    _legend(axes)
+    for axes, state in zip(panels, (COLD, FLUSHED), strict=True):
+        for colour, dtype in enumerate(dict.fromkeys(regret.own.dtype for regret in found)):
+            for told, marker in ((True, "o"), (False, "x")):
+                points = [(traffic(r.own) / _MIB, 100 * (r.ratio.value - 1)) for r in found
+                          if (r.own.l2, r.own.dtype) == (state, dtype)
+                          and r.ratio.told_apart == told]
+                _scatter(axes, points, marker, colour,
+                         dtype + ("" if told else ", not distinguishable"))
+        _by_traffic(axes, f"The library's rule, {words.STATES[state]}", "% slower than the best")
+    _legend(panels[0])
     return figure
+
+
+def _scatter(axes: Any, points: Points, marker: str, colour: int, label: str) -> None:
+    ordered = sorted(points)
+    if ordered:
+        axes.scatter(*zip(*ordered, strict=True), marker=marker, s=18, alpha=0.8, label=label,
+                     color=COLOURS[colour])
 
 
 def _others(evidence: Evidence) -> Any:

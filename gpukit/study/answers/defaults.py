@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpukit.bench.model import Row
 from gpukit.ops.launch import Rule, rule, wave_bytes
 from gpukit.study import words
-from gpukit.study.design import COLD, setting, wide
+from gpukit.study.design import COLD, FLUSHED, setting, wide
 from gpukit.study.evidence import Evidence
 from gpukit.study.table import SLOWER, Key, Ratio, Table, fastest, op_of, rate, traffic
 
@@ -27,14 +27,14 @@ class Regret:
 
 
 def regrets(table: Table) -> list[Regret]:
-    """Every cold problem with a choice of blocks and unrolls."""
+    """Every problem, cold or flushed, with a choice of blocks and unrolls."""
     return [Regret(own, best, table.ratio(own, best)) for key in table.problems()
             if (own := _own(table, key)) and len(ways := choices(table, key)) > 1
             and (best := fastest(ways.values()))]
 
 
 def _own(table: Table, key: Key) -> Row | None:
-    return table.get(*key, {}) if key[3] == COLD else None
+    return table.get(*key, {}) if key[3] in (COLD, FLUSHED) else None
 
 
 def choices(table: Table, key: Key) -> dict[Rule, Row]:
@@ -58,7 +58,8 @@ def answer(evidence: Evidence) -> list[str]:
 def _verdict(found: list[Regret]) -> str:
     off = [regret for regret in found if regret.ratio.verdict == SLOWER]
     text = (f"**On average {words.percent(_geomean(found) - 1)} off the best** block and unroll of "
-            f"each problem, over {len(found)} cold problems; told apart from it at {len(off)}")
+            f"each problem, over {len(found)} problems, cold or flushed; told apart from it at "
+            f"{len(off)}")
     if not off:
         return f"{text}."
     top = max(off, key=lambda regret: regret.ratio.value)
@@ -130,20 +131,21 @@ def _by_size(evidence: Evidence, found: list[Regret]) -> list[str]:
                   for way in ways[0] if all(way in other for other in ways)}
         best = min(scores, key=lambda way: scores[way])
         own = group[0].own.launch
-        body.append((words.size(_array(group[0].own)), f"{waves:.2f}", len(group),
+        body.append((words.STATES[group[0].own.l2], words.size(_array(group[0].own)),
+                     f"{waves:.2f}", len(group),
                      f"{best.block} x {best.unroll}", f"{scores[best]:.3f}",
                      f"{own['block']} x {own['unroll']}", f"{_geomean(group):.3f}"))
     return ["By array size: the block and unroll that are best on average over its problems, and "
             "the rule's.", "",
-            *words.table(("array", "waves", "problems", "best", "mean time / best", "rule",
-                          "mean time / best"), body)]
+            *words.table(("L2", "array", "waves", "problems", "best", "mean time / best", "rule",
+                          "mean time / best"), body, left=2)]
 
 
 def _sizes(evidence: Evidence, found: list[Regret]) -> Iterator[tuple[float, list[Regret]]]:
     """Problems whose arrays are about as large, by waves."""
-    groups: dict[str, list[Regret]] = {}
-    for regret in sorted(found, key=lambda r: _array(r.own)):
-        groups.setdefault(words.size(_array(regret.own)), []).append(regret)
+    groups: dict[tuple[str, str], list[Regret]] = {}
+    for regret in sorted(found, key=lambda r: (r.own.l2 == FLUSHED, _array(r.own))):
+        groups.setdefault((regret.own.l2, words.size(_array(regret.own))), []).append(regret)
     for group in groups.values():
         yield _array(group[0].own) / wave_bytes(evidence.properties), group
 
@@ -175,4 +177,4 @@ def _ops(found: list[Regret]) -> list[str]:
 
 
 def _problem(row: Row) -> str:
-    return f"{op_of(row)} {row.dtype} of {words.size(traffic(row))}"
+    return f"{op_of(row)} {row.dtype} of {words.size(traffic(row))}, {words.STATES[row.l2]}"
