@@ -62,7 +62,12 @@ def shared_bytes(tunables: Tunables) -> int:
     rings = warps * 2 * stages * TILE * pitch
     board = warps * rows * ((dim + 4) * 4 + 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
-    return rows * pitch + max(rings, board + exchange)
+    return rows * pitch + max(rings, board + exchange) + _open(tunables)
+
+
+def _open(tunables: Tunables) -> int:
+    """Pieces of an even cut that are parts."""
+    return 128 if tunables["cut"] == "even" else 0
 
 
 def narrow_bytes(tunables: Tunables) -> int:
@@ -71,7 +76,7 @@ def narrow_bytes(tunables: Tunables) -> int:
     rings = warps * 2 * stages * TILE * (dim + 16)
     board = warps * rows * ((dim + 4) * 4 + 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
-    return rows * (dim * _ELEMENT + 16 + 4) + max(rings, board + exchange)
+    return rows * (dim * _ELEMENT + 16 + 4) + max(rings, board + exchange) + _open(tunables)
 
 
 _VARIANTS: tuple[dict[str, Value], ...] = (
@@ -100,7 +105,8 @@ D6 = KernelSpec(
         Tunable("pages", ("none", "whole", "any"), "none",
                 "contiguous; pages of a multiple of 16 rows; pages of any power of two"),
         Tunable("extra", ("none", "bias", "relative"), "none", "a term of the caller's in scores"),
-        Tunable("cut", CUTS, "grid", "every unit in as many parts; or as many steps for every CTA"),
+        Tunable("cut", CUTS, "grid", "every unit in as many parts; or as many "
+                "steps for every gang of CTAs"),
         Tunable("blocks", (1, 2, 3, 4, 6, 8), 1, "CTAs per SM that registers must suffice for"),
     ),
     params=_PARAMS,
@@ -109,9 +115,9 @@ D6 = KernelSpec(
     requires=(
         "dim is contiguous, all else at multiples of 16 bytes",
         "pages have a power of two of rows",
-        "the grid is (KV heads x blocks of rows, parts x cluster, sequences); for cut=even "
-        "(CTAs, 1, 1), cluster=1, values and statistics have room for two states per CTA, arrived "
-        "for a count each",
+        "the grid is (KV heads x blocks of rows, parts x cluster, sequences); for cut=even it is "
+        "(KV heads x blocks of rows, gangs), cluster=1, values and statistics have room for two "
+        "states of each CTA, arrived for a count of each",
     ),
 )
 
@@ -124,7 +130,8 @@ def together_bytes(tunables: Tunables) -> int:
     board = rows * ((dim + 4) * 4 + _WARPS * 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
     own = rows * (dim * _ELEMENT + 128 + _WARPS * 4)
-    return own + (ring + board if tunables["cut"] == "even" else max(ring, board + exchange))
+    whole = ring + board if tunables["cut"] == "even" else max(ring, board + exchange)
+    return own + whole + _open(tunables)
 
 
 D7 = KernelSpec(

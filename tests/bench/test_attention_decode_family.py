@@ -67,9 +67,9 @@ def test_bytes_of_mixed_lengths_and_an_8_bit_cache(family):
 
 def test_a_cut_may_be_asked_for(family):
     even = prepared(family, cut="even").launch
-    assert even["cut"] == "even" and even["parts"] % 132 == 0
+    assert even["cut"] == "even" and even["parts"] * 2 > 100
     grid = prepared(family, cut="grid").launch
-    assert grid["cut"] == "grid" and grid["parts"] < 132
+    assert grid["cut"] == "grid" and grid["parts"] == 1
 
 
 def test_what_transposing_was_predicted_to_gain(family):

@@ -2,8 +2,10 @@
 //
 //   grid  Every unit (a block of query rows of a KV head of a sequence) is cut into as many parts,
 //         a CTA each: (units, parts x CLUSTER, sequences).
-//   even  The steps of all units stand in one line, and every CTA of a grid as large as the GPU
-//         takes as many of them, whatever the lengths: it ends a unit, has whole ones, begins one.
+//   even  The steps of all sequences stand in one line, cut into equal pieces whatever the lengths.
+//         A gang of CTAs has a piece, one CTA for every unit: (units, gangs). It ends a sequence
+//         that others began, has whole ones, begins one. The units of a gang read neighbouring
+//         bytes at the same time, which memory likes.
 //
 // Either way all is computed from lengths on the device, so that a captured launch serves others.
 #pragma once
@@ -41,28 +43,27 @@ template <class S> struct Pieces<S, Cut::grid> {
 template <class S> struct Pieces<S, Cut::even> {
     using Here = Steps<S::STEP>;
 
-    i32 share, rest;     // CTA c takes share + (c < rest) steps
-    i32 units;           // of a sequence
-    i32 sequence, unit;  // where the CTA stands
-    i32 length, step;    // the sequence's; of the unit
+    i32 share, rest;     // gang g takes share + (g < rest) steps
+    i32 sequence, step;  // where it stands
+    i32 length, next;    // of the sequence, and of the one after it
     i32 at, end;         // in the line of all steps: where it stands, and ends
     Here here;
 
     template <class A> __device__ __forceinline__ explicit Pieces(const A& x) {
-        const i32 rows = x.tokens * x.group;
-        units = x.heads / x.group * ((rows + S::Form::ROWS - 1) / S::Form::ROWS);
-        const i32 all = total(x), ctas = gridDim.x, own = blockIdx.x;
-        share = all / ctas, rest = all % ctas;
+        const i32 all = total(x), gangs = gridDim.y, own = blockIdx.y;
+        share = all / gangs, rest = all % gangs;
         at = own * share + min(own, rest);
         end = at + share + (own < rest);
-        if (at < end) find(x);
+        if (!any()) return;
+        find(x);
+        enter(x, x.length(sequence));
     }
     __device__ __forceinline__ bool any() const { return at < end; }
     __device__ __forceinline__ bool more() const { return at < end; }
 
     template <class A>
     __device__ __forceinline__ i32 steps_of(const A& x, i32 sequence) const {
-        return sequence < x.sequences ? Here::of(x, x.length(sequence)).count * units : 0;
+        return sequence < x.sequences ? Here::of(x, x.length(sequence)).count : 0;
     }
     template <class A> __device__ __forceinline__ i32 total(const A& x) const {
         if (!x.lengths) return steps_of(x, 0) * x.sequences;
@@ -73,15 +74,14 @@ template <class S> struct Pieces<S, Cut::even> {
         for (int bit = 1; bit < warp::SIZE; bit *= 2) sum += __shfl_xor_sync(ALL_LANES, sum, bit);
         return sum;
     }
-    // The sequence and unit of step `at`.
+    // The sequence that has step `at` of the line, and which step of it that is.
     template <class A> __device__ __forceinline__ void find(const A& x) {
-        i32 left = at;
-        if (!x.lengths) sequence = left / steps_of(x, 0), left %= steps_of(x, 0);
-        else left = search(x, left);
-        enter(x);
-        unit = left / here.count, step = left % here.count;
+        if (x.lengths) return search(x);
+        const i32 each = steps_of(x, 0);
+        sequence = at / each, step = at % each;
     }
-    template <class A> __device__ __forceinline__ i32 search(const A& x, i32 left) {
+    template <class A> __device__ __forceinline__ void search(const A& x) {
+        i32 left = at;
         for (i32 base = 0;; base += warp::SIZE) {
             const i32 own = steps_of(x, base + warp::lane());
             i32 upto = own;
@@ -94,37 +94,36 @@ template <class S> struct Pieces<S, Cut::even> {
             if (beyond) {
                 const int lane = __ffs(beyond) - 1;
                 sequence = base + lane;
-                return left - __shfl_sync(ALL_LANES, upto - own, lane);
+                step = left - __shfl_sync(ALL_LANES, upto - own, lane);
+                return;
             }
             left -= __shfl_sync(ALL_LANES, upto, warp::SIZE - 1);
         }
     }
-    template <class A> __device__ __forceinline__ void enter(const A& x) {
-        length = x.length(sequence);
+    template <class A> __device__ __forceinline__ void enter(const A& x, i32 known) {
+        length = known;
         here = Here::of(x, length);
+        next = x.length(min(sequence + 1, x.sequences - 1));  // on its way until it is needed
     }
-    // The CTA that has this step of the line.
+    // The gang that has this step of the line.
     __device__ __forceinline__ i32 owner(i32 step) const {
         const i32 longer = rest * (share + 1);
         return step < longer ? step / (share + 1) : rest + (step - longer) / max(1, share);
     }
-    // A CTA begins at most one unit that others go on with, and ends at most one: two states each.
+    // A gang ends at most one sequence that others began, and begins at most one that others go on
+    // with: two states for each of its CTAs.
     template <class A> __device__ __forceinline__ Piece take(const A& x) {
         const i32 steps = min(end - at, here.count - step), start = at - step;
-        const i32 first = step ? owner(start) : i32(blockIdx.x);
-        const i32 last = steps < here.count - step ? owner(start + here.count - 1)
-                                                   : i32(blockIdx.x);
+        const i32 own = blockIdx.y, gangs = gridDim.y, unit = blockIdx.x;
+        const i32 first = step ? owner(start) : own;
+        const i32 last = step + steps < here.count ? owner(start + here.count - 1) : own;
+        const i64 states = i64(unit) * gangs * 2 + first;
         const Piece piece{sequence, unit, length, (here.begin + step) * S::STEP, steps,
-                          i32(blockIdx.x) - first, last - first + 1, i64(gridDim.x) + first, first,
-                          first};
-        at += steps, step += steps;
-        if (step == here.count && at < end) turn(x);
+                          own - first, last - first + 1, states + gangs, states,
+                          i64(unit) * gangs + first};
+        at += steps;
+        if (any()) sequence++, step = 0, enter(x, next);
         return piece;
-    }
-    // To the next unit.
-    template <class A> __device__ __forceinline__ void turn(const A& x) {
-        step = 0;
-        if (++unit == units) unit = 0, sequence++, enter(x);
     }
 };
 

@@ -1,8 +1,8 @@
 // Decode kernel 8: a cache of 8-bit floats.
 //
-// Half the bytes, so nearly twice as fast if nothing else takes longer. Tiles pass through registers
-// on their way to the tensor cores, to be widened; what a wgmma would save is then gone, and warps
-// that wait for nobody are better: this is kernel 6 with other tiles (narrow.cuh).
+// Half the bytes, so nearly twice as fast if nothing else takes longer. Tiles pass through
+// registers on their way to the tensor cores, to be widened; what a wgmma would save is then gone,
+// and warps that wait for nobody are better: this is kernel 6 with other tiles (narrow.cuh).
 #include "attention/decode/split.cuh"
 
 using decode::Cut;

@@ -101,7 +101,8 @@ template <class T_, int DIM> struct Plain {
 template <class T_, int DIM, int ROWS_> struct Transposed {
     using T = T_;
     using KV = T_;
-    static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N, PITCH = Padded<DIM * 2>::PITCH;
+    static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N;
+    static constexpr int PITCH = Padded<DIM * 2>::PITCH;
     static constexpr int SCORES = N, SUMS = DIM / 16 * N;
     static constexpr u32 LANES = 28;
     static_assert(ROWS % 8 == 0);

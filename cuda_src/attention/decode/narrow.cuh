@@ -1,9 +1,9 @@
-// Decoding over a cache of 8-bit floats, one warp and a tile of 16 keys: transposed as in forms.cuh.
+// Decoding over a cache of 8-bit floats, one warp and a tile of 16 keys, transposed (forms.cuh).
 //
 // Every e4m3 is an f16, so tiles are widened in registers, between ldmatrix and an MMA of f16. For
 // ldmatrix a pair of bytes is one element; which dims it brings to a lane is made up for by the
 // order of the queries, and of the rows of the result:
-//   K     a lane has dims 4c to 4c + 3 of a key, c = lane % 4, and has those of the queries as well.
+//   K     a lane has dims 4c to 4c + 3 of a key, c = lane % 4, and those of the queries as well.
 //   V^T   a lane has dims 2g and 2g + 1, g = lane / 4, as the MMA's rows g and g + 8.
 //
 // Queries become f16 too. So that their range does not matter a row is multiplied by a power of two

@@ -37,9 +37,10 @@ struct Split {
 
     static constexpr int STEP = TILE;  // keys that one CTA or another has as a whole
     static constexpr int SLOT = TILE * Tile::PITCH, WARP_OFFSET = 2 * STAGES * SLOT;
-    // Bytes in front of the rings: queries, and a factor of each row.
+    // Bytes in front of the rings: queries, a factor of each row, pieces that are parts.
     static constexpr int FACTORS = FORM::ROWS * Queries::PITCH;
-    static constexpr int QUERIES = FACTORS + (SCALED ? FORM::ROWS * 4 : 0);
+    static constexpr int OPEN = FACTORS + (SCALED ? FORM::ROWS * 4 : 0);
+    static constexpr int QUERIES = OPEN + (CUT == Cut::even ? OPEN_BYTES : 0);
     static constexpr int ITEMS = DIM / 4;  // of a query row
 
     // Every WARPS-th of a CTA's is this warp's.
@@ -74,7 +75,8 @@ __device__ __forceinline__ void attend(typename S::Form& form, Softmax<typename 
 }
 
 template <class S, class A>
-__device__ __forceinline__ void decode_piece(const A& x, const Work<S>& work, u8* memory) {
+__device__ __forceinline__ void decode_piece(const A& x, const Work<S>& work, u8* memory,
+                                             Open<S>& open) {
     using Form = typename S::Form;
     Walk<S> walk(x, work, memory + S::QUERIES);
     walk.fill(memory, x, work);
@@ -95,18 +97,21 @@ __device__ __forceinline__ void decode_piece(const A& x, const Work<S>& work, u8
     const typename S::States board(memory + S::QUERIES);
     board.put(form, softmax, warp::index(), work.rows);
     __syncthreads();
-    combine<S>(x, work, board, memory + S::QUERIES);
+    if constexpr (S::CUT == Cut::grid) combine<S>(x, work, board, memory + S::QUERIES);
+    else open.deliver(x, work, board);
 }
 
 template <class S, class A> __device__ __forceinline__ void decode_split(const A& x) {
     extern __shared__ __align__(16) u8 memory[];
     Pieces<S, S::CUT> pieces(x);
     if (!pieces.any()) return;
-    decode_piece<S>(x, Work<S>(x, pieces.take(x)), memory);
+    Open<S> open(memory + S::OPEN);
+    decode_piece<S>(x, Work<S>(x, pieces.take(x)), memory, open);
     while (pieces.more()) {
         __syncthreads();  // the board becomes rings
-        decode_piece<S>(x, Work<S>(x, pieces.take(x)), memory);
+        decode_piece<S>(x, Work<S>(x, pieces.take(x)), memory, open);
     }
+    open.close(x);
 }
 
 }  // namespace decode

@@ -4,8 +4,8 @@
 // the keys, and each of its four warps fetches 16 keys of every 64. The MMAs are the warpgroup's:
 // all read K and V from shared memory, V through a descriptor that transposes. P^T goes there too,
 // which takes the four warps to agree on maxima. Three barriers a step:
-//   keys are there, values of the step before done with - maxima are there, keys done with -
-//   values and P are there.
+//   keys are there - maxima are there, keys and values of the step before done with - values and P
+//   are there.
 #pragma once
 
 #include "attention/decode/finish.cuh"
@@ -72,7 +72,7 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
                                 k > 0);
         }
         wgmma::commit();
-        wgmma::wait<0>();
+        wgmma::wait<0>();  // for the values of the step before too
     }
     // P^T, [rows][keys]: what was two keys down becomes two keys along.
     __device__ __forceinline__ void store_weights(u8* weights) const {
@@ -96,7 +96,6 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
                                                          wgmma::advance(b, k * 32), 1);
         }
         wgmma::commit();
-        wgmma::wait<0>();
     }
 };
 
@@ -126,6 +125,7 @@ struct Together {
     static constexpr int BOARD = CUT == Cut::even ? RING + RING_BYTES : RING;
     static constexpr int ENDS[2] = {RING + RING_BYTES, BOARD + STATES};
     static constexpr int MAXIMA = ENDS[ENDS[0] < ENDS[1]];
+    static constexpr int OPEN = MAXIMA + 4 * WARPS * FORM::ROWS;  // of an even cut
 
     static __device__ __forceinline__ i32 tiles(i32 steps) { return steps; }
 };
@@ -137,8 +137,8 @@ template <int PENDING> __device__ __forceinline__ void landed() {
     __syncthreads();
 }
 
-// A CTA's steps, one after another. Values of a step make room for others a step later, when all
-// warps are past the barrier.
+// A CTA's steps, one after another. A step's values are multiplied beside the next one's keys, and
+// make room for others when all warps have agreed on that one's maxima.
 template <class S>
 __device__ __forceinline__ void attend_together(typename S::Form& form,
                                                 Softmax<typename S::Form>& softmax, Walk<S>& walk,
@@ -149,22 +149,22 @@ __device__ __forceinline__ void attend_together(typename S::Form& form,
     i32 stage = 0;
     for (i32 i = 0; i < work.steps; i++) {
         const i32 key = work.first + i * S::STEP, before = (stage == 0 ? S::STAGES : stage) - 1;
-        if (i > 0) {
-            landed<2 * S::STAGES - 2>();
-            walk.fetch_v(i - 1 + S::STAGES, before);
-        }
+        if (i > 0) landed<2 * S::STAGES - 2>();
         form.multiply_keys(walk.k_slot(stage) - mine, memory);
         if (key >= work.common.first && key + S::STEP <= work.common.last)
             softmax.template weigh<false, S::EXTRA>(form, rules, queries, key);
         else
             softmax.template weigh<true, S::EXTRA>(form, rules, queries, key);
+        if (i > 0) walk.fetch_v(i - 1 + S::STAGES, before);
         walk.fetch_k(i + S::STAGES, stage);
         cp_async::commit();
         form.store_weights(memory + S::WEIGHTS);
         landed<2 * S::STAGES - 1>();
         form.add_values(walk.v_slot(stage) - mine, memory + S::WEIGHTS);
+        if constexpr (S::CUT == Cut::grid) wgmma::wait<0>();  // ptxas would wait after every MMA
         stage = stage + 1 == S::STAGES ? 0 : stage + 1;
     }
+    wgmma::wait<0>();
 }
 
 template <class S, class A> __device__ __forceinline__ void decode_together(const A& x) {
@@ -175,6 +175,7 @@ template <class S, class A> __device__ __forceinline__ void decode_together(cons
     Work<S> work(x, pieces.take(x));
     Walk<S> walk(x, work, memory + S::RING);
     walk.fill(memory, x, work);
+    Open<S> open(memory + S::OPEN);
     while (true) {
         Form form;
         form.maxima = reinterpret_cast<f32*>(memory + S::MAXIMA);
@@ -198,8 +199,9 @@ template <class S, class A> __device__ __forceinline__ void decode_together(cons
         const typename S::States board(memory + S::BOARD);
         board.put(form, softmax, warp::index(), done.rows);
         __syncthreads();
-        combine<S>(x, done, board, memory + S::BOARD);
-        if (!more) return;
+        if constexpr (S::CUT == Cut::grid) return combine<S>(x, done, board, memory + S::BOARD);
+        open.deliver(x, done, board);
+        if (!more) return open.close(x);
     }
 }
 

@@ -73,6 +73,8 @@ struct Piece {
     i64 origin, others;     // where the state of part 0 is, and where that of part p is, less p
     i64 counter;
 };
+constexpr int OPEN_PIECES = 2, OPEN_BYTES = 128;  // of a CTA of an even cut
+static_assert(OPEN_PIECES * (sizeof(Piece) + sizeof(u32)) <= OPEN_BYTES);
 
 // What a CTA works on.
 template <class S> struct Work : Piece {

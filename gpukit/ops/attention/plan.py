@@ -24,7 +24,9 @@ KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys the
 _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which registers spill
 _FILLED = 0.75  # of the SMs: then the others are not missed
 _LONG = 16  # steps of an SM from which an even cut pays
-_RESIDENT, _RESIDENT_NARROW = 2, 3  # CTAs of an even cut per SM
+_RESIDENT_NARROW = 3  # CTAs of an even cut per SM
+_NEARLY = 0.9
+_DEEPEST_OF_MANY = 2  # tiles of a ring where an SM has several
 _MOST_STEPS = 1 << 30  # that kernels can count
 _DEEPEST = 3  # tiles of a ring: more gain nothing
 _CLUSTER = 8  # the largest that every GPU takes
@@ -79,8 +81,9 @@ class Config:
         form: of `attention.decode.d6`; or "warpgroup_8" to "warpgroup_64", `attention.decode.d7`
             with that many query rows; or "narrow_8" or "narrow_16", `attention.decode.d8`.
         warps, stages, cluster, blocks: their tunables; d7 has 4 warps.
-        parts: clusters that a KV head's keys are split over; of an even cut, CTAs in all.
-        cut: "grid", every KV head's keys in as many parts, or "even", as many keys for every CTA.
+        parts: clusters that a KV head's keys are split over; of an even cut, gangs: CTAs for each
+            KV head.
+        cut: "grid", every KV head's keys in as many parts, or "even", as many keys for every gang.
     """
 
     form: str
@@ -118,17 +121,18 @@ class Config:
     def grid(self, p: Problem) -> tuple[int, int, int]:
         """Of CTAs."""
         if self.cut == "even":
-            return self.parts, 1, 1
+            return self.units(p), self.parts, 1
         return self.units(p), self.parts * self.cluster, p.sequences
 
     def states(self, p: Problem) -> int:
         """Items of four dims in the workspace."""
-        parts = 2 * self.parts if self.cut == "even" else p.sequences * self.units(p) * self.parts
-        return parts * self.rows * p.dim // 4
+        each = 2 if self.cut == "even" else p.sequences
+        return each * self.units(p) * self.parts * self.rows * p.dim // 4
 
     def counters(self, p: Problem) -> int:
         """Of parts that have arrived."""
-        return self.parts if self.cut == "even" else p.sequences * self.units(p) * self.cluster
+        each = self.parts if self.cut == "even" else p.sequences * self.cluster
+        return each * self.units(p)
 
 
 def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Config:
@@ -140,15 +144,35 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
     """
     shape = Config(_form(p, kind or _kind(p)), 4, 1, 1, 1, 1)
     steps = _units(p, shape) * -(-p.keys // _step(shape))
-    best = "even" if _LONG * p.sms <= steps < _MOST_STEPS and not _in_cluster(p, shape) else "grid"
+    even = _LONG * p.sms <= steps < _MOST_STEPS and not _in_cluster(p, shape)
+    best = "even" if even and shape.units(p) <= p.sms // 2 else "grid"
     return _even(p, shape) if (cut or best) == "even" else _grid(p, shape)
 
 
 def _even(p: Problem, shape: Config) -> Config:
-    """As many CTAs as have room on the GPU at a time, as many keys for each."""
+    """As many gangs of CTAs, one for each unit, as have room on the GPU at a time."""
     even = replace(shape, cut="even")
-    resident = max(1, min(_RESIDENT_NARROW if p.queries else _RESIDENT, _resident(even, p)))
-    return replace(even, parts=resident * p.sms, stages=_stages(even, p, _DEEPEST, resident))
+    resident = max(1, min(_at_a_time(p), _resident(even, p)))
+    gangs = max(1, resident * p.sms // max(1, shape.units(p)))
+    deepest = _DEEPEST if resident == 1 else _DEEPEST_OF_MANY
+    return replace(even, parts=_fitting(gangs, p.sequences),
+                   stages=_stages(even, p, deepest, resident))
+
+
+def _at_a_time(p: Problem) -> int:
+    """CTAs per SM: one if what it does with a step takes no longer than the memory needs for it."""
+    if p.queries:
+        return _RESIDENT_NARROW
+    return 1 if not p.page and p.dim >= 128 and p.rows <= 8 else 2
+
+
+def _fitting(gangs: int, sequences: int) -> int:
+    """Nearly as many gangs such that, of equal lengths, all have whole sequences or equal parts of
+    one; all gangs if there is no such number."""
+    candidates = [n for n in range(1, gangs + 1)
+                  if sequences and (n % sequences == 0 or sequences % n == 0)]
+    best = max(candidates, default=gangs)
+    return best if best >= _NEARLY * gangs else gangs
 
 
 def _grid(p: Problem, shape: Config) -> Config:
