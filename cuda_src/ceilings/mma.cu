@@ -5,7 +5,8 @@
 // to wait for the one before on the same accumulator. On Hopper this instruction does not reach the
 // tensor cores' full rate however many warps ask: that takes wgmma.
 //
-// D is checked: A and -A take turns, so that any number of turns leaves one extra product A B.
+// D is checked: A and -A take turns, so that any number of turns leaves one extra product A B, plus the
+// number of the chain.
 //
 // `a` holds the fragments of A and -A, [2][32 lanes][4 words], `b` [32][2]. `cycles` gets, per CTA, the
 // clocks of the turns; `out` [CTA][warp][chain][4][32 lanes]. Grid: one CTA per SM; 32 WARPS threads.
@@ -20,7 +21,9 @@ mma_rate(const u32* a, const u32* b, i32 turns, i64* cycles, f32* out) {
     for (int i = 0; i < 8; i++) fragments[i / 4][i % 4] = a[(i / 4 * 32 + warp::lane()) * 4 + i % 4];
 #pragma unroll
     for (int i = 0; i < 2; i++) right[i] = b[warp::lane() * 2 + i];
-    f32 d[CHAINS][4] = {};
+    f32 d[CHAINS][4];
+#pragma unroll
+    for (int i = 0; i < CHAINS * 4; i++) d[i / 4][i % 4] = f32(i / 4);  // all alike would become one
 #pragma unroll
     for (int c = 0; c < CHAINS; c++) mma::m16n8k16<T>(d[c], fragments[0], right[0], right[1]);
     __syncthreads();

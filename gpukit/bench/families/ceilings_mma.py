@@ -24,7 +24,8 @@ class PreparedMma(common.Prepared):
 
     def __init__(self, case: Case, device: Any) -> None:
         super().__init__(device, common.ctas(device))
-        self.each = case.shape["warps"] * case.shape["chains"]  # accumulators of a CTA
+        self.chains = case.shape["chains"]
+        self.each = case.shape["warps"] * self.chains  # accumulators of a CTA
         self.turns = 2 if device.emulated else max(self._TURNS // self.each, 1 << 10)
         a, b = (x[:rows] for x, rows in zip(
             operands(case.dtype, "f32", 8, case.params["data"] == "zeros"), (16, 8), strict=True))
@@ -50,11 +51,11 @@ class PreparedMma(common.Prepared):
         self.out.fill(float("nan"))
 
     def check(self, slot: int = 0) -> CheckResult:
-        """Every accumulator holds A B, exactly."""
+        """Every accumulator holds A B plus the chain's number, exactly."""
         row, column = fragments.accumulator(16, 8)
-        alike = bool((self.out == self.out[:1]).all())
-        held = self.device.to_host(self.out[0]).T
-        return common.verdict(alike and bool((held == self._want[row, column]).all()))
+        chains = self.device.xp.arange(self.chains, dtype=np.float32)
+        want = self.device.xp.asarray(self._want[row, column].T)[None] + chains[:, None, None]
+        return common.verdict(bool((self.out.reshape(-1, self.chains, 4, 32) == want).all()))
 
 
 def tunables(case: Case) -> dict[str, Value]:
