@@ -70,13 +70,18 @@ gumbel_argmax(const T* logits, const f32* temperature, const u64* seed, const i6
     const Logits<T, VEC> from = {logits + row * pitch, nullptr, u32(V)};
 
     Race race = {!greedy, inverse};
-    const u32 blocks = u32(V - 1) / ROUND + 1;
-    for (u32 b = rank * WARPS + warp::index(); b < blocks; b += CLUSTER * WARPS) {
-        f32 x[32];
-        from.read(b * ROUND, x);
+    constexpr int AHEAD = 8;  // a lane's logits at a time, the next on their way: small code
+    u32 base = (rank * WARPS + warp::index()) * ROUND;
+    f32 x[AHEAD], next[AHEAD];
+    if (base < u32(V)) from.read(base, x);
+#pragma unroll 1
+    while (base < u32(V)) {
+        u32 then = base + 32 * AHEAD;
+        if (then % ROUND == 0) then += (CLUSTER * WARPS - 1) * ROUND;
+        if (then < u32(V)) from.read(then, next);
 #pragma unroll
-        for (int i = 0; i < 32; i += 4) {
-            const u32 token = b * ROUND + from.at(warp::lane(), i);
+        for (int i = 0; i < AHEAD; i += 4) {
+            const u32 token = base + from.at(warp::lane(), i);
             uint4 w = {0, 0, 0, 0};
             if (!greedy) w = philox::words(key0, at, token / 4, philox::Domain::gumbel);
             const u32 bits[4] = {w.x, w.y, w.z, w.w};
@@ -87,8 +92,11 @@ gumbel_argmax(const T* logits, const f32* temperature, const u64* seed, const i6
 #pragma unroll
                 for (int j = 0; j < 4; ++j)
                     if (race.may_win(x[i + j], bits[j])) race.enter(x[i + j], token + j, bits[j]);
-            if (i == 0) race.raise(warp_largest(race.most));  // of 128 tokens: few of the rest pass
         }
+        race.raise(key::value(__reduce_max_sync(0xffffffff, key::of(race.most))));
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i) x[i] = next[i];
+        base = then;
     }
     u64 best = team::warp_max(race.best);
     if (warp::lane() == 0) warps[threadIdx.x / 32] = best;

@@ -47,9 +47,10 @@ struct Ruler {
 };
 
 // Before a row's maximum is known: parts of equal width around that of a few samples, 85 for each
-// factor of e between weights, eight of which lie below it and four above.
+// factor of e between weights, eight of which lie below it and four above. One token of eight is counted:
+// counters in shared memory take about one token a clock.
 struct Sketch {
-    static constexpr u32 PARTS = Ruler::PARTS;
+    static constexpr u32 PARTS = Ruler::PARTS, OF = 8;
 
     f32 scale = 0.0f, origin = 0.0f;  // 0: none
 

@@ -37,13 +37,13 @@ __device__ __forceinline__ void write(const Row& row, f32* to, const Drawn& draw
     });
 }
 
-template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST, int BLOCKS>
+template <class T, int VEC, int THREADS, int CLUSTER, int MOST, int BLOCKS>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
 stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top_p,
        const f32* min_p, const u64* seed, const i64* position, const u32* bitmask, i64* ids,
        u8* status, f32* distribution, i64 pitch, i64 mask_pitch, i64 out_pitch, i32 V, i32 joint,
        f32 temperature0, i32 top_k0, f32 top_p0, f32 min_p0, u64 seed0, i64 position0) {
-    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, MOST>;
     auto& s = here<typename Row::Shared>();
     const i64 at = blockIdx.x / CLUSTER;
     Row row = {s, {logits + at * pitch, bitmask ? bitmask + at * mask_pitch : nullptr, u32(V)},
@@ -68,7 +68,7 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
         if (row.top > key::NOTHING) {
             const bool greedy = row.greedy();
             const i32 k = greedy ? 1 : settings.top_k > 0 && settings.top_k < V ? settings.top_k : 0;
-            Finish<T, VEC, THREADS, CLUSTER, LIST, MOST> finish = {
+            Finish<T, VEC, THREADS, CLUSTER, MOST> finish = {
                 row, s, row.weigher(), k, greedy ? 1.0f : settings.top_p, joint || !filtered};
             drawn = finish.decide();
         }

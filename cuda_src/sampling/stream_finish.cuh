@@ -16,8 +16,8 @@ template <class Ends> __device__ __noinline__ void finish_row() {
     });
 }
 
-template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct Finish {
-    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, MOST>;
     static constexpr int WARPS = THREADS / 32;
 
     Row& row;
@@ -84,34 +84,37 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     __device__ __forceinline__ Drawn many(int n, u32 bound, u64 all) {
         u32 limit = bound;
+        auto each = [&](auto visit) {
+            for (int i = threadIdx.x; i < n; i += THREADS) visit(i);
+        };
         if (k) limit = select<THREADS>(s.bins, {bound, row.top}, k, k, [&](auto add) {
-            for (int i = threadIdx.x; i < n; i += THREADS) add(s.key[i], 1);
+            each([&](int i) { add(s.key[i], 1); });
         });
-        u64 mass = weigh_list(n, limit);
+        u64 mass = listed_mass(n, limit);
         if (top_p < 1.0f) {
             const u64 need = fraction(top_p, joint ? all : mass);
             if (need <= mass)
                 limit = select<THREADS>(s.bins, {limit, row.top}, need, need, [&](auto add) {
-                    for (int i = threadIdx.x; i < n; i += THREADS) add(s.key[i], s.mass[i]);
+                    each([&](int i) { add(s.key[i], mass_at(i, limit)); });
                 });
-            mass = weigh_list(n, limit);
+            mass = listed_mass(n, limit);
         }
         const u64 rest = row.random_below(mass);
         const u32 token = ~select<THREADS>(
             s.bins, {~u32(row.blocks.V - 1), ~0u}, rest + 1, 0, [&](auto add) {
-                for (int i = threadIdx.x; i < n; i += THREADS) add(~s.token[i], s.mass[i]);
+                each([&](int i) { add(~s.token[i], mass_at(i, limit)); });
             });
         return {token, limit, mass};
     }
 
-    // The masses of listed tokens at or above the limit, zero for the others; their sum.
-    __device__ __forceinline__ u64 weigh_list(int n, u32 limit) {
+    // The mass of a listed token, zero below the limit; that of all.
+    __device__ __forceinline__ u64 mass_at(int i, u32 limit) const {
+        const f32 e = weigh(key::value(s.key[i]));
+        return s.key[i] >= limit && e >= s.settings.min_p ? mass_of(e) : 0;
+    }
+    __device__ __forceinline__ u64 listed_mass(int n, u32 limit) {
         u64 sum = 0;
-        for (int i = threadIdx.x; i < n; i += THREADS) {
-            const f32 e = weigh(key::value(s.key[i]));
-            s.mass[i] = s.key[i] >= limit && e >= s.settings.min_p ? mass_of(e) : 0;
-            sum += s.mass[i];
-        }
+        for (int i = threadIdx.x; i < n; i += THREADS) sum += mass_at(i, limit);
         sum = team::cta_sum<WARPS>(sum, s.sums[0]);
         __syncthreads();
         return sum;
@@ -197,11 +200,11 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         }
         Edge edge;
         if (!filtered) edge = find_edge(all);
-        const u32 bound = !edge.high ? lower_bound(filtered) : edge.tokens <= LIST ? edge.low : 0;
+        const u32 bound = !edge.high ? lower_bound(filtered) : edge.tokens <= LIST / 8 * 7 ? edge.low : 0;
         if (bound && gathered(bound, filtered, all)) {
             row.dismiss();
             const int n = s.listed;
-            if (n <= FEW) return few(n, all);
+            if (n <= MOST_COMPARED) return few(n, all);
             hand_on({all, bound, k, n, top_p, joint});
             finish_list<Finish>();
         } else {
@@ -232,37 +235,62 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         const Task& task = row.s.task;
         return {row, row.s, row.weigher(), task.k, task.top_p, task.joint != 0};
     }
-    static constexpr int FEW = THREADS < 256 ? THREADS : 256;
+    static constexpr int MOST_COMPARED = THREADS < FEW ? THREADS : FEW;
 
-    // Keys between which the nucleus of a whole row ends, but for the error of the sketch, few enough
-    // for the list, and how many tokens reach them; high 0: the sketch does not tell.
+    // Keys between which the nucleus of a whole row ends, if the sketch tells, and about how many tokens
+    // reach them. High 0: it does not tell.
     struct Edge {
-        u32 low = 0, high = 0;
-        u64 tokens = 0;
+        u32 low = 0, high = 0, tokens = 0;
     };
 
-    // From below: what is dropped is at most all - need.
+    // From below, where weights are small and samples tell much: what is dropped is at most all - need,
+    // give or take three standard deviations, or what fits the list.
     __device__ __forceinline__ Edge find_edge(u64 all) {
-        constexpr u32 LAST = Sketch::PARTS - 1;
+        constexpr u32 LAST = Sketch::PARTS - 1, FITS = LIST / 8 * 7 / Sketch::OF;
         const Sketch sketch = s.shape;
         if (sketch.scale == 0.0f) return {};
+        const u64 below = all - fraction(top_p, all);
         for (u32 i = threadIdx.x; i <= LAST; i += THREADS)
-            s.bins.set(LAST - i, s.sketch[i] * mass_of(weigh(sketch.middle(i))));
-        s.bins.find(all - fraction(top_p, all) + 1);
-        u32 first = LAST - s.bins.found, last = first, inside = s.sketch[first];
-        if (first == 0 || first == LAST || inside > LIST) return {};
-        if (last + 1 < LAST && inside + s.sketch[last + 1] <= LIST) inside += s.sketch[++last];
-        if (inside + s.sketch[first - 1] <= LIST) --first;
-        u64 tokens = 0;
-        for (u32 i = threadIdx.x; i <= LAST; i += THREADS) tokens += i >= first ? s.sketch[i] : 0;
-        const i32 part = threadIdx.x & 1 ? last + 1 : first;
+            s.bins.set(LAST - i, s.sketch[i] * Sketch::OF * mass_of(weigh(sketch.middle(i))));
+        const u32 part = part_of(below);
+        const f32 spread = fminf(0.5f, 3.0f * deviation(sketch, part, below));
+        u32 first = part_of(u64(f32(below) * (1.0f - spread)));
+        u32 last = part_of(u64(f32(below) * (1.0f + spread)));
+        u64 both = 0;  // counts inside, and from the first part on
+        for (u32 i = threadIdx.x; i <= LAST; i += THREADS)
+            both += i < first ? 0 : i > last ? s.sketch[i] : s.sketch[i] * ((1ull << 32) + 1);
+        both = team::cta_sum<WARPS>(both, s.sums[1]);
+        __syncthreads();
+        if (const u32 inside = u32(both >> 32); inside > FITS) {
+            first = part - (part - first) * FITS / inside;
+            last = part + (last - part) * FITS / inside;
+        }
+        if (first == 0 || last >= LAST) return {};
+        const i32 end = i32(threadIdx.x & 1 ? last + 1 : first);
         const u32 edge = first_key(key::NOTHING + 1, row.top, [&](u32 k) {
-            return sketch.part(key::value(k)) >= part;
+            return sketch.part(key::value(k)) >= end;
         });
         const u32 low = __shfl_sync(0xffffffff, edge, 0), high = __shfl_sync(0xffffffff, edge, 1) - 1;
-        tokens = team::cta_sum<WARPS>(tokens, s.sums[1]);
+        return {low, high, u32(both) * Sketch::OF};
+    }
+
+    // The sketch's part up to which its mass passes `below`.
+    __device__ __forceinline__ u32 part_of(u64 below) {
+        s.bins.find(below + 1);
+        return Sketch::PARTS - 1 - s.bins.found;
+    }
+
+    // Of the mass of the parts up to one, as the samples have it, relative to `below`.
+    __device__ __forceinline__ f32 deviation(const Sketch& sketch, u32 part, u64 below) {
+        const f32 scale = 65536.0f * MASS_UNIT / fmaxf(f32(below), 1.0f);
+        u64 sum = 0;
+        for (u32 i = threadIdx.x; i <= part; i += THREADS) {
+            const f32 w = weigh(sketch.middle(i)) * scale;
+            sum += u64(fminf(f32(s.sketch[i] * Sketch::OF * (Sketch::OF - 1)) * w * w, 1e15f));
+        }
+        sum = team::cta_sum<WARPS>(sum, s.sums[1]);
         __syncthreads();
-        return {low, high, tokens};
+        return sqrtf(f32(sum)) / 65536.0f;
     }
 
     // A key that all kept tokens reach, or a guess if none is known; 0: too many would reach it.
@@ -270,7 +298,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         const int groups = row.blocks.count * 32;
         if (row.blocks.V <= LIST) return key::NOTHING + 1;
         u32 bound = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
-        const i32 need = k ? k : filtered ? 0 : min(groups, LIST) / 2;
+        const i32 need = k ? k : filtered ? 0 : min(groups / 2, FEW);
         if (need > LIST || need > groups / 4 * 3) return k && bound <= key::NOTHING + 1 ? 0 : bound;
         if (need)
             bound = max(bound, select<THREADS>(s.bins, {row.least, row.top}, need, need + need / 4,
@@ -283,6 +311,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
     // Whether all that is kept is on the list.
     __device__ __forceinline__ bool gathered(u32 bound, bool filtered, u64 all) {
         if (!row.gather(bound)) return false;
-        return filtered || weigh_list(s.listed, bound) >= fraction(top_p, all);
+        return filtered || listed_mass(s.listed, bound) >= fraction(top_p, all);
     }
 };

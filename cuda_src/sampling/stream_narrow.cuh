@@ -16,7 +16,7 @@ struct PartMass {
 };
 
 template <class Row> struct Narrowing {
-    static constexpr int WARPS = Row::WARPS, THREADS = WARPS * 32, LIST = Row::ROOM;
+    static constexpr int WARPS = Row::WARPS, THREADS = WARPS * 32;
 
     Row& row;
     typename Row::Shared& s;
@@ -83,8 +83,8 @@ template <class Row> struct Narrowing {
         for (u32 i = threadIdx.x; i < Ruler::PARTS; i += THREADS) s.bins.set(i, s.bins.low[i] * mass(i));
     }
 
-    // Whether the listed tokens, all equal if too many, hold the threshold of a mass; if not, the
-    // search goes on beside them.
+    // Whether the listed tokens hold the threshold of a mass, all of them or all equal; if not, the
+    // search goes on beside or among them.
     __device__ __forceinline__ bool proven(int n) {
         const Weigh weigh = row.weigher();
         const u64 above = block_sum();
@@ -92,10 +92,12 @@ template <class Row> struct Narrowing {
         for (int i = threadIdx.x; i < min(n, LIST); i += THREADS) inside += listed_mass(weigh, i);
         inside = team::cta_sum<WARPS>(inside, s.sums[1]);
         __syncthreads();
-        if (n > LIST) inside = u64(n) * listed_mass(weigh, 0);
+        if (n > LIST) inside = u64(n) * listed_mass(weigh, 0);  // if all are equal
         const u64 with = above + inside;
         if (above >= at.need && at.high < at.most)
             set({at.high + 1, at.most, at.high + 1, at.most, at.need, true, at.over, at.over});
+        else if (n > LIST && at.low < at.high)
+            set({at.least, at.high, at.least, at.high, at.need, true, above, above});
         else if (with < at.need && at.low > at.least)
             set({at.least, at.low - 1, at.least, at.low - 1, at.need, true, with, with});
         else

@@ -8,9 +8,9 @@
 
 template <class Row> __device__ __noinline__ void carry_out();  // stream_sweep.cuh
 
-template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct StreamRow {
-    using Shared = StreamShared<T, THREADS, LIST, MOST>;
-    static constexpr int WARPS = THREADS / 32, ROOM = LIST;
+template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow {
+    using Shared = StreamShared<T, THREADS, MOST>;
+    static constexpr int WARPS = THREADS / 32;
 
     Shared& s;
     const Logits<T, VEC> logits;
@@ -106,7 +106,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
 
     __device__ __forceinline__ void count(const f32 (&x)[32], const Sketch& sketch) {
 #pragma unroll
-        for (int i = 0; i < 32; ++i)
+        for (int i = 0; i < 32; i += Sketch::OF + 1)  // of runs of 4 and 8 tokens not always the same one
             if (const i32 part = sketch.part(x[i]); part >= 0) atomicAdd(&s.sketch[part], 1u);
     }
 

@@ -41,20 +41,28 @@ struct Drawn {
     u64 mass = 0;
 };
 
+constexpr int LIST = 2048;  // tokens that CTA 0 has room for
+constexpr int FEW = 256;    // of which each may be compared with each
+
 // What a CTA keeps: stages while the row is read for the first time, the rest afterwards. In CTA 0 all of
 // it is used, in the others the stages, the bins and the orders.
-template <class T, int THREADS, int LIST, int MOST> struct alignas(16) StreamShared {
+template <class T, int THREADS, int MOST> struct alignas(16) StreamShared {
     u32 maxima[MOST * 32];  // of groups, as keys
     f32 block_max[MOST], block_sum[MOST];
     u32 sketch[Sketch::PARTS];
     union {
         T stage[THREADS / 32][ROUND];
         struct {
-            BlockDraw<THREADS, MOST> draw;
-            Bins<THREADS> bins;
-            u64 mass[LIST];
+            union {
+                struct {
+                    BlockDraw<THREADS, MOST> draw;
+                    Bins<THREADS> bins;
+                    u64 mass[FEW];
+                    u16 group[LIST];
+                };
+                u64 sorted[LIST];
+            };
             u32 key[LIST], token[LIST];  // the list
-            u16 group[LIST];
         };
     };
     mbarrier::Barrier full[THREADS / 32];

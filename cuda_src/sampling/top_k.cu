@@ -18,9 +18,9 @@ template <class Top> __device__ __noinline__ void list_widely(i32 k) {
     top.read_again();
 }
 
-template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct TopK {
-    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
-    using Ends = Finish<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct TopK {
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, MOST>;
+    using Ends = Finish<T, VEC, THREADS, CLUSTER, MOST>;
 
     Row& row;
     typename Row::Shared& s;
@@ -69,26 +69,26 @@ template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST> struct
         int size = 32;
         while (size < n) size *= 2;
         for (int i = threadIdx.x; i < size; i += THREADS)
-            s.mass[i] = i < n ? u64(s.key[i]) << 32 | ~s.token[i] : 0;
+            s.sorted[i] = i < n ? u64(s.key[i]) << 32 | ~s.token[i] : 0;
         for (int run = 2; run <= size; run *= 2)
             for (int step = run / 2; step; step /= 2) {
                 __syncthreads();
                 for (int i = threadIdx.x; i < size / 2; i += THREADS) {
                     const int low = i / step * step * 2 + i % step, high = low + step;
-                    const u64 a = s.mass[low], b = s.mass[high];
+                    const u64 a = s.sorted[low], b = s.sorted[high];
                     const bool descending = (low & run) == 0;
-                    if ((a < b) == descending) s.mass[low] = b, s.mass[high] = a;
+                    if ((a < b) == descending) s.sorted[low] = b, s.sorted[high] = a;
                 }
             }
         __syncthreads();
     }
 };
 
-template <class T, int VEC, int THREADS, int CLUSTER, int LIST, int MOST, int BLOCKS>
+template <class T, int VEC, int THREADS, int CLUSTER, int MOST, int BLOCKS>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
 top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_row, i64 pitch, i32 V,
       i32 width) {
-    using Row = StreamRow<T, VEC, THREADS, CLUSTER, LIST, MOST>;
+    using Row = StreamRow<T, VEC, THREADS, CLUSTER, MOST>;
     auto& s = here<typename Row::Shared>();
     const i64 at = blockIdx.x / CLUSTER;
     const i32 k = min(V, per_row ? min(width, max(0, per_row[at])) : width);
@@ -103,9 +103,9 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     }
     int n = 0;
     if (row.top > key::NOTHING) {
-        Finish<T, VEC, THREADS, CLUSTER, LIST, MOST> finish = {row, s, row.weigher(),
+        Finish<T, VEC, THREADS, CLUSTER, MOST> finish = {row, s, row.weigher(),
                                                                k, 1.0f, false};
-        TopK<T, VEC, THREADS, CLUSTER, LIST, MOST> top = {row, s, k};
+        TopK<T, VEC, THREADS, CLUSTER, MOST> top = {row, s, k};
         if (log_sum) {
             const u64 mass = row.row_mass(finish.weigh);
             if (threadIdx.x == 0) log_sum[at] = key::value(row.top) + logf(f32(mass) / (MASS_UNIT * finish.weigh.unit));
@@ -117,8 +117,8 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     }
     for (int i = threadIdx.x; i < width; i += THREADS) {
         const bool there = i < k && i < n;
-        values[at * width + i] = there ? key::value(u32(s.mass[i] >> 32)) : -INF;
-        tokens[at * width + i] = there ? i32(~u32(s.mass[i])) : -1;
+        values[at * width + i] = there ? key::value(u32(s.sorted[i] >> 32)) : -INF;
+        tokens[at * width + i] = there ? i32(~u32(s.sorted[i])) : -1;
     }
     row.end({});
 }

@@ -12,7 +12,8 @@ _FLOATS = ("f32", "f16", "bf16")
 STAGES = (1, 16, 40, 64, 100, 192)
 CLUSTERS = (1, 2, 4, 8)
 THREADS = (128, 256, 512, 1024)
-CANDIDATES = LISTS = (512, 2048)
+CANDIDATES = (512, 2048)
+LIST = 2048  # tokens that the list of a streamed row holds, as in `stream_shared.cuh`
 
 _DTYPE = Tunable("dtype", _FLOATS, "f32", "type of the logits")
 _VEC = Tunable("vec", (1, 2, 4, 8), 4, "logits per memory access, 16 bytes at most")
@@ -33,9 +34,9 @@ def _row_bytes(t: Tunables) -> int:
 
 def _stream_bytes(t: Tunables) -> int:
     """`StreamShared` of `cuda_src/sampling/stream_row.cuh`, or a little more."""
-    blocks, listed, warps = int(t["most"]), int(t["list"]), int(t["threads"]) // 32
+    blocks, warps = int(t["most"]), int(t["threads"]) // 32
     stages = warps * 1024 * (4 if t["dtype"] == "f32" else 2)
-    late = 8 * blocks + 16 * warps + 18 * listed + 8 * 1024 + 96
+    late = 8 * LIST + max(8 * LIST, 2 * LIST + 8 * blocks + 16 * warps + 10 * 1024 + 96)
     sketch = 4 * 1024
     return 4 * 32 * blocks + 8 * blocks + sketch + max(stages, late) + 24 * warps + 448
 
@@ -71,7 +72,8 @@ SOFTMAX = KernelSpec(
               Tunable("out_vec", (1, 2, 4, 8), 4, "probabilities per memory access"),
               Tunable("threads", tuple(range(64, 1025, 64)), 512,
                       "threads per CTA: a warp per block of 1024 of its part of the row, or two"),
-              _CLUSTER, Tunable("stages", (0, 1, 2), 0, "rows to come, by bulk copies"), _BLOCKS,
+              Tunable("cluster", tuple(range(1, 9)), 8, "CTAs that share a row"),
+              Tunable("stages", (0, 1, 2), 0, "rows to come, by bulk copies"), _BLOCKS,
               Tunable("per", (1, 2), 1, "blocks of 1024 per warp"),
               Tunable("keep", (0, 1), 1, "1: L2 keeps what is read longer than what is written")),
     params=(Param("logits", "pointer", "[B, V]"),
@@ -144,11 +146,10 @@ SAMPLE = KernelSpec(
 STREAM = KernelSpec(
     name="sampling.stream",
     source="sampling/stream.cu",
-    entry="stream<{dtype}, {vec}, {threads}, {cluster}, {list}, {most}, {blocks}>",
+    entry="stream<{dtype}, {vec}, {threads}, {cluster}, {most}, {blocks}>",
     summary="bitmask, temperature, min-p, top-k, top-p and the draw, each row streamed once",
     archs=_TUNED,
     tunables=(_DTYPE, _VEC, Tunable("threads", THREADS[1:], 256, "threads per CTA"), _CLUSTER,
-              Tunable("list", LISTS, 512, "tokens that the list of CTA 0 can hold"),
               Tunable("most", (128, 256), 128, "blocks of a row that CTA 0 has room for"),
               _BLOCKS),
     params=(
@@ -156,11 +157,10 @@ STREAM = KernelSpec(
         Param("bitmask", "pointer", "[B, >= V/32] u32, 1: allowed; or null"), *_RESULTS,
         *_FOR_ALL[:6]),
     shared_bytes=_stream_bytes,
-    variants=({"blocks": 2, "cluster": 1}, {"cluster": 2, "blocks": 2}, {"threads": 512},
+    variants=({"blocks": 2, "cluster": 1}, {"cluster": 2, "blocks": 3}, {"threads": 512},
               {"dtype": "bf16", "vec": 8, "blocks": 2, "most": 256},
-              {"dtype": "f16", "vec": 1, "cluster": 1, "list": 2048},
-              {"list": 2048, "most": 256, "blocks": 2, "cluster": 4},
-              {"list": 2048, "threads": 512, "vec": 1}),
+              {"dtype": "f16", "vec": 1, "cluster": 1}, {"most": 256, "blocks": 3, "cluster": 4},
+              {"threads": 512, "vec": 1}),
     requires=("unit stride along V", "V is at most 1024 most, or most is 256",
               "vec divides the row pitch; rows are aligned to vec elements"),
 )
@@ -168,7 +168,7 @@ STREAM = KernelSpec(
 TOP_K = KernelSpec(
     name="sampling.top_k",
     source="sampling/top_k.cu",
-    entry="top_k<{dtype}, {vec}, {threads}, {cluster}, {list}, {most}, {blocks}>",
+    entry="top_k<{dtype}, {vec}, {threads}, {cluster}, {most}, {blocks}>",
     summary="the k largest logits of each row in order, their tokens, the log of the sum",
     archs=_ARCHS,
     tunables=STREAM.tunables,
@@ -180,7 +180,7 @@ TOP_K = KernelSpec(
             Param("width", "i32", "k, or its most")),
     shared_bytes=_stream_bytes,
     variants=STREAM.variants,
-    requires=(*STREAM.requires, "width is at most list / 2"),
+    requires=(*STREAM.requires, "width is at most 1024"),
 )
 
 UNIFORM = KernelSpec(

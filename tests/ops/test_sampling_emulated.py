@@ -98,7 +98,7 @@ def test_the_token_does_not_depend_on_how_the_row_is_shared_out() -> None:
     for settings in ({"top_k": 40, "top_p": 0.9}, {"top_p": 0.95}, {"top_k": 300, "min_p": 0.01}):
         ids = {int(sampling.sample(x, seed=11, tunables=tunables, **settings)[0])
                for tunables in (SMALL, {"threads": 512, "cluster": 1}, RESIDENT,
-                                {"threads": 256, "cluster": 8, "list": 2048},
+                                {"threads": 256, "cluster": 8, "most": 256},
                                 {"threads": 128, "cluster": 8, "stage": 16, "candidates": 2048})}
         assert len(ids) == 1
 

@@ -87,3 +87,23 @@ def test_refusals_stay(launches: list[tuple[Any, ...]]) -> None:
 
 
 
+
+
+OTHERS = {
+    "argmax": lambda x, t, seed, out: sampling.argmax(x, out=out),
+    "softmax": lambda x, t, seed, out: sampling.softmax(x, t, out=out),
+    "gumbel": lambda x, t, seed, out: sampling.gumbel_argmax(x, temperature=t, seed=seed, out=out),
+}
+
+
+@pytest.mark.parametrize("op", OTHERS)
+def test_other_ops_go_the_short_way_too(op: str, launches: list[tuple[Any, ...]]) -> None:
+    x = on_gpu(np.zeros((2, 64), np.float32))
+    out = on_gpu(np.zeros((2, 64), np.float32) if op == "softmax" else np.zeros(2, np.int64))
+    for t, seed in ((0.7, 7), (0.7, 7), (0.7, 8), (0.8, 8)):
+        OTHERS[op](x, t, seed, out)
+    first, second, third, fourth = launches
+    assert [launch[0] for launch in (first, second, third)] == ["long", "short", "short"]
+    assert second[1:] == first[1:]
+    assert (third[-2:] == (8, 0)) if op == "gumbel" else (third == second)
+    assert fourth[0] == ("short" if op == "argmax" else "long")

@@ -8,7 +8,6 @@ from gpukit.kernels.spec import Value
 from gpukit.ops.sampling.rows import Rows
 
 _BIG = CLUSTERS[-1]
-_SHORT = 300  # the largest k whose tokens are sure to fit a list of 512, ties apart
 
 
 MOST_RESIDENT = 256 * STAGES[-1] * _BIG  # tokens of a row that a cluster's shared memory holds
@@ -46,7 +45,7 @@ def staged(function: str, rows: Rows) -> dict[str, Value]:
             "threads": threads, "blocks": blocks}
 
 
-def streamed(rows: Rows, top_k: object) -> dict[str, Value]:
+def streamed(rows: Rows) -> dict[str, Value]:
     """Tunables of the sampler that streams rows.
 
     CTAs of 256 threads, two per SM so that one row is finished while another is read, or three so
@@ -56,8 +55,7 @@ def streamed(rows: Rows, top_k: object) -> dict[str, Value]:
     sms = rows.device.properties.sm_count
     cluster = max(c for c in CLUSTERS if c == 1 or c * rows.count <= 2 * sms)
     many = 2 * cluster * rows.count > sms
-    large = isinstance(top_k, int) and top_k > _SHORT
-    tight = cluster in (2, 4) and not large
+    blocks = (3 if cluster in (2, 4) else 2) if many else 1
     return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster,
-            "threads": 256 if many else 512, "blocks": (3 if tight else 2) if many else 1,
-            "most": 128 if rows.width <= 128 * 1024 else 256, "list": 2048 if large else 512}
+            "threads": 256 if many else 512, "blocks": blocks,
+            "most": 128 if rows.width <= 128 * 1024 else 256}

@@ -34,15 +34,14 @@ def explain(op: str, logits: Any, settings: Mapping[str, Any] | None = None,
 
 
 def _choose(op: str, given: Rows, top_k: int) -> dict[str, Value]:
-    function, takes_k = _CHOICES.get(op, ("choose.streamed", True))
+    function, takes_k = _CHOICES.get(op, ("choose.streamed", False))
     module, _, name = function.partition(".")  # the ops' modules are hidden by their functions
     choice = getattr(import_module(f"gpukit.ops.sampling.{module}"), name)
     return dict(choice(given, top_k) if takes_k else choice(given))
 
 
 _CHOICES = {"softmax": ("softmax.warps", False), "argmax": ("argmax.choose", False),
-            "gumbel": ("gumbel.choose", False), "resident": ("sample.tuned", True),
-            "top_k": ("top_k.choose_list", True)}
+            "gumbel": ("gumbel.choose", False), "resident": ("sample.tuned", True)}
 _KERNELS = {"sample": "sampling.stream", "resident": "sampling.sample"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from gpukit import kernels
 from gpukit.kernels.sampling import CLUSTERS
 from gpukit.kernels.spec import Value
-from gpukit.ops.sampling import rows
+from gpukit.ops.sampling import rows, warm
 from gpukit.ops.sampling.rows import Rows
 
 _SETTINGS = (("temperature", "float32"), ("seed", "uint64"), ("position", "int64"))
@@ -36,6 +36,12 @@ def gumbel_argmax(logits: Any, *, temperature: Any = 1.0, seed: Any = 0, positio
     Returns:
         int64 [B].
     """
+    pointers, words = warm.apart((temperature, seed, position))
+    quick, new = (logits, *pointers, out), warm.keyed(words[1], words[2])
+    if new is not None and not tunables:
+        done = warm.call("gumbel", quick, 4, (words[0],), new)
+        if done is not None:
+            return done
     given = rows.adopt("gumbel_argmax", "logits", logits)
     pairs = [rows.per_row("gumbel_argmax", name, value, dtype, given) for (name, dtype), value in
              zip(_SETTINGS, (temperature, seed, position), strict=True)]
@@ -43,9 +49,12 @@ def gumbel_argmax(logits: Any, *, temperature: Any = 1.0, seed: Any = 0, positio
     if given.count:
         chosen = {**choose(given), **(tunables or {})}
         kernel = given.device.compile(kernels.get("sampling.gumbel"), chosen)
-        kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
-                      (given.array, *(pointer for pointer, _ in pairs), out, given.pitch,
-                       given.width, *(number for _, number in pairs)))
+        launch = (given.count * int(chosen["cluster"]),), (int(chosen["threads"]),)
+        constants = (given.pitch, given.width, pairs[0][1])
+        kernel.launch(*launch, (given.array, *(pointer for pointer, _ in pairs), out, *constants,
+                                *(number for _, number in pairs[1:])))
+        if not tunables and not given.device.emulated:
+            warm.keep("gumbel", quick, (words[0],), out, kernel.bind(*launch), constants)
     return out
 
 

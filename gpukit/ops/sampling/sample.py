@@ -117,15 +117,12 @@ class _Quick(NamedTuple):
     def of(logits: Any, settings: tuple[Any, ...], joint: bool, bitmask: Any,
            results: tuple[Any, ...]) -> _Quick | None:
         """Settings: the six of `sample` in order, of which seed and position are new every time."""
-        plain = [type(x) is int or type(x) is float for x in settings]
-        arrays = tuple(None if p else x for x, p in zip(settings, plain, strict=True))
-        words = tuple(x if p else None for x, p in zip(settings[:4], plain[:4], strict=True))
-        seed, position = (x if p else 0 for x, p in zip(settings[4:], plain[4:], strict=True))
-        if type(seed) is not int or type(position) is not int or not (
-                0 <= seed < 1 << 64 and -1 << 63 <= position < 1 << 63):
+        arrays, words = warm.apart(settings)
+        numbers = warm.keyed(words[4], words[5])
+        if numbers is None:
             return None
-        return _Quick((logits, *arrays, bitmask, *results), _OUT_AT, (*words, bool(joint)),
-                      (seed, position))
+        return _Quick((logits, *arrays, bitmask, *results), _OUT_AT, (*words[:4], bool(joint)),
+                      numbers)
 
 
 _OUT_AT = 8  # the tokens among the kernel's pointers
@@ -133,7 +130,7 @@ _OUT_AT = 8  # the tokens among the kernel's pointers
 
 def _stream(given: Rows, tunables: dict[str, Value], top_k: Any, pointers: tuple[Any, ...],
             constants: tuple[Any, ...], numbers: tuple[Any, ...], quick: _Quick | None) -> None:
-    chosen = {**choose.streamed(given, top_k), **tunables}
+    chosen = {**choose.streamed(given), **tunables}
     kernel = given.device.compile(kernels.get("sampling.stream"), chosen)
     grid, block = (given.count * int(chosen["cluster"]),), (int(chosen["threads"]),)
     kernel.launch(grid, block, (given.array, *pointers, *constants, *numbers))

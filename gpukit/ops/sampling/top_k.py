@@ -7,12 +7,12 @@ from typing import Any
 
 from gpukit import kernels
 from gpukit.errors import ArgumentError, UnsupportedError
-from gpukit.kernels.sampling import LISTS
+from gpukit.kernels.sampling import LIST
 from gpukit.kernels.spec import Value
 from gpukit.ops.sampling import choose, rows
 from gpukit.ops.sampling.rows import Rows
 
-MOST = LISTS[-1] // 2
+MOST = LIST // 2
 
 
 def top_k(logits: Any, k: int, *, per_row: Any = None, log_sum: Any = None, values: Any = None,
@@ -56,14 +56,8 @@ def top_k(logits: Any, k: int, *, per_row: Any = None, log_sum: Any = None, valu
     return values, tokens
 
 
-def choose_list(given: Rows, k: int) -> dict[str, Value]:
-    """The tunables for these rows: a long list where a short one is not sure to hold k."""
-    chosen = choose.streamed(given, k if k > LISTS[0] // 2 - 1 else 1)
-    return {**chosen, "list": LISTS[-1] if k > LISTS[0] // 2 else chosen["list"]}
-
-
 def _launch(given: Rows, k: int, arrays: tuple[Any, ...], tunables: Mapping[str, Value]) -> None:
-    chosen = {**choose_list(given, k), **tunables}
+    chosen = {**choose.streamed(given), **tunables}
     kernel = given.device.compile(kernels.get("sampling.top_k"), chosen)
     kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
                   (given.array, *arrays, given.pitch, given.width, k))

@@ -13,6 +13,26 @@ from typing import Any, NamedTuple
 _CAPACITY = 4096  # a program that never repeats a shape must not grow without bound
 
 
+def apart(settings: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Arrays, None where a number stands, and numbers, None where an array does."""
+    arrays: list[Any] = []
+    words: list[Any] = []
+    for x in settings:
+        plain = type(x) in _NUMBERS
+        arrays.append(None if plain else x)
+        words.append(x if plain else None)
+    return arrays, words
+
+
+def keyed(seed: Any, position: Any) -> tuple[int, int] | None:
+    """Seed and position as a launch takes them; None if they are not what it accepts."""
+    seed, position = seed or 0, position or 0
+    if type(seed) is int is type(position) and 0 <= seed < 1 << 64 and (
+            -1 << 63 <= position < 1 << 63):
+        return seed, position
+    return None
+
+
 class _Entry(NamedTuple):
     """A bound launch, the output it makes, and what it takes after the addresses."""
 
@@ -108,4 +128,5 @@ def _key(op: str, arrays: tuple[Any, ...], words: tuple[Any, ...]) -> tuple[Any,
     return tuple(key)
 
 
+_NUMBERS = (int, float)
 _PLAIN = (int, float, bool, type(None))
