@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -104,3 +105,9 @@ def test_published_rates_stand_beside_the_rows_they_belong_to() -> None:
     beside = {(row.dtype, row.shape["n"], row.params["a"]) for row in rows
               if column.cell(row) == "157.6 on GPU"}
     assert beside == {("bf16", 8, "shared")}
+
+
+def test_there_is_one_set_of_buffers(device: Any) -> None:
+    [case] = cases(part=("shared",), width=(4,), ways=(1,))
+    with pytest.raises(UnsupportedError, match="flush or hot"):
+        FAMILY.prepare(replace(case, l2="rotate"), device, ())

@@ -16,6 +16,7 @@ from gpukit.bench.families.ceilings_wgmma import PreparedWgmma
 from gpukit.bench.families.optional import AUTO, Auto
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import GpuTarget, is_emulated, open_target
+from gpukit.errors import UnsupportedError
 from gpukit.kernels.ceilings import CHAINS, COLUMNS, SUMS, WARPS
 from gpukit.kernels.spec import KernelSpec, Value
 
@@ -88,6 +89,8 @@ class CeilingsFamily:
 
     def prepare(self, case: Case, device: Any, peers: tuple[str, ...]) -> Prepared:
         """Allocate, fill and compile one case."""
+        if case.l2 == "rotate":
+            raise UnsupportedError("a ceiling has one set of buffers: use --l2 flush or hot")
         return _PREPARED[case.kernel.removeprefix("ceilings.")](case, device)
 
     def variants(self, case: Case, device: Any) -> list[tuple[KernelSpec, dict[str, Value]]]:
