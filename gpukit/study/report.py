@@ -65,12 +65,13 @@ def _method() -> str:
     return ("Every number below comes from the rows beside this file, every sentence with a result "
             "from code that read them. Traffic is bytes read plus bytes written; GB = 1e9 bytes, "
             "MiB = 2^20. Launches of one problem in one L2 state are timed in turns on the same "
-            "buffers, its states one after another. *Cold* rotates over buffers of more than three times the L2, so that "
-            "evicting what earlier launches wrote is part of the time; *flushed* reads twice the "
-            "L2 before each launch; *hot* repeats the launch on the same buffers. Two launches are "
-            "compared by the ratio of their medians, with the interval it lies in (95 % intervals "
-            "of both medians, from ranks); `=` marks ratios that are not distinguishable from 1: "
-            "the interval does not lie beyond the noise.")
+            "buffers, in another order each turn; states follow one another. *Cold* rotates over "
+            "buffers of more than three times the L2, so that evicting what earlier launches wrote "
+            "is part of the time; *flushed* reads twice the L2 before each launch; *hot* repeats "
+            "the launch on the same buffers. Two launches are compared by the ratio of their "
+            "medians, with the interval it lies in (95 % intervals of both medians, from ranks); "
+            "`=` marks ratios that are not distinguishable from 1: the interval does not lie beyond "
+            "the noise.")
 
 
 def _noise(evidence: Evidence) -> str:

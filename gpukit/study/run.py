@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SETUP_S = 0.15
 #: Bounds on the time for the samples of one case.
 _LEAST_S, _MOST_S = 0.004, 0.05
-_TIMING = TimingOptions(min_samples=12, max_samples=160, rel_error=0.001, warmup_s=0.04,
+_TIMING = TimingOptions(min_samples=12, max_samples=128, rel_error=0.001, warmup_s=0.04,
                         shuffle=True)
 
 
