@@ -100,19 +100,23 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
         }
     }
 
-    // Most blocks have nothing to hide.
-    __device__ __forceinline__ void mask(typename S::Scores& s, const Work& job, i32 j) const {
+    // What is to be done to scores of block j, which holds keys that some rows must not see if MASKED.
+    template <bool MASKED>
+    __device__ __forceinline__ void score(typename S::Scores& s, const Work& job, i32 j) const {
         if constexpr (TERMS != 0)
             add_terms<T, TERMS>(s, rows, j * S::N, job.sequence.keys, terms);
-        if ((j + 1) * S::N > shown.end) hide_after(s, seen, j * S::N);
-        if constexpr (MASK == Mask::window)
-            if (j * S::N < shown.first) hide_before(s, seen, j * S::N);
+        if constexpr (MASKED) {
+            if ((j + 1) * S::N > shown.end) hide_after(s, seen, j * S::N);
+            if constexpr (MASK == Mask::window)
+                if (j * S::N < shown.first) hide_before(s, seen, j * S::N);
+        }
     }
+
     // Weights of a tile's first block.
     __device__ __forceinline__ void weigh_first(typename S::Weights& p, typename S::Scores& s,
                                                 LazySoftmax& softmax, const Work& job) {
         scores_done(s, job.end - 1 == job.first);
-        mask(s, job, job.end - 1);
+        score<true>(s, job, job.end - 1);
         softmax = LazySoftmax();
         softmax.raise(s, c);
         softmax.template weigh<0, SCORES>(s, c);
@@ -163,6 +167,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
     }
 
     // Scores of block j, while the weights of the block before are used.
+    template <bool MASKED>
     __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
                                          LazySoftmax& softmax, const Work& job, i32 j) {
         typename S::Scores s;
@@ -176,14 +181,18 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
         wgmma::wait<1>();
         if constexpr (TURNS == 2) pass_turn();
         scores_done(s, j == job.first);
-        mask(s, job, j);
-        if (__any_sync(0xffffffff, softmax.outgrown(s))) {
+        score<MASKED>(s, job, j);
+        if (__builtin_expect(__any_sync(0xffffffff, softmax.outgrown(s)), 0)) {
             wgmma::wait<0>();
             wgmma::hold(o);
             scale_rows(o, softmax.raise(s, c));
         }
-        softmax.template weigh<0, FIRST>(s, c);
-        if constexpr (FIRST > 0) wgmma::after(c);
+        if constexpr (FIRST > 0) {
+            softmax.template weigh<0, FIRST - 8>(s, c);
+            const f32 known = softmax.sum[0] + softmax.sum[1];
+            softmax.template weigh<FIRST - 8, FIRST>(s, c);
+            wgmma::after(known);
+        }
         wgmma::wait<0>();
         if constexpr (TURNS == 3) pass_turn();
         wgmma::hold(o);
@@ -207,6 +216,18 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
         for (int i = 0; i < S::DV / 2; i++) o[i] = 0.0f;
     }
 
+    // A tile's blocks but the first: those with something to hide are at the ends.
+    __device__ __forceinline__ void walk(typename S::Sums& o, typename S::Weights& p,
+                                         LazySoftmax& softmax, const Work& job) {
+        const i32 hidden = max(shown.end / S::N, job.first);
+        const i32 clear = max((shown.first + S::N - 1) / S::N, job.first);
+        i32 j = job.end - 2;
+        for (; j >= hidden; j--) step<true>(o, p, softmax, job, j);
+        for (; j >= clear; j--) step<false>(o, p, softmax, job, j);
+        if constexpr (MASK == Mask::window)
+            for (; j >= job.first; j--) step<true>(o, p, softmax, job, j);
+    }
+
     // All tiles. The last block of one is finished while the first of the next is begun.
     __device__ __forceinline__ void run(const Results<T>& to, u32 rank) {
         typename S::Sums o;
@@ -227,7 +248,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
             else first_block(p, softmax, next);
             clear(o);
             job = next, open = true;
-            for (i32 j = job.end - 2; j >= job.first; j--) step(o, p, softmax, job, j);
+            walk(o, p, softmax, job);
         });
         if (open) {
             last_values(o, p);
