@@ -67,5 +67,5 @@ def _memory(target: Target) -> dict[str, Any]:
         "clock_mhz_nvml": clocks.get("mem"),
         "sm_clock_mhz_nvml": clocks.get("sm"),
         "datasheet_gbs": peak.gbs if peak else None,
-        "datasheet": peak.source if peak else None,
+        "datasheet": peak.source.partition(" (")[0] if peak else None,
     }

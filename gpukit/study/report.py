@@ -70,8 +70,8 @@ def _method() -> str:
             "is part of the time; *flushed* reads twice the L2 before each launch; *hot* repeats "
             "the launch on the same buffers. Two launches are compared by the ratio of their "
             "medians, with the interval it lies in (95 % intervals of both medians, from ranks); "
-            "`=` marks ratios that are not distinguishable from 1: the interval does not lie beyond "
-            "the noise.")
+            "`=` marks ratios that are not distinguishable from 1: the interval does not lie "
+            "beyond the noise.")
 
 
 def _noise(evidence: Evidence) -> str:
