@@ -1,4 +1,4 @@
-// Bringing 8-bit queries, keys and values into shared memory.
+// Bringing 8-bit keys and values into shared memory.
 #pragma once
 
 #include "attention/sm90/fp8_shape.cuh"
@@ -54,23 +54,5 @@ template <class S, Mask MASK, Keys KEYS> struct Loader8 {
         }
     }
 };
-
-// Warpgroups' queries, as soon as each has let go of the last tile's. One warp.
-template <class S, Mask MASK, Keys KEYS>
-__device__ __forceinline__ void load_queries8(const Shared<S>& shared, const TensorMap& map,
-                                              const Call& call, const Job<S, MASK, KEYS, 1>& job,
-                                              u32 parity) {
-    const i32 batch = KEYS != Keys::dense && call.lengths.q_offsets != nullptr ? 0 : job.batch;
-    for (int wg = 0; wg < S::WGS; wg++) {
-        const i32 query = job.sequence.q_first + ((job.row + wg * S::ROWS) >> call.group_bits);
-        mbarrier::wait(shared.q_empty(wg), parity ^ 1);
-        if (warp::lane() != 0) continue;
-        mbarrier::arrive_and_expect(shared.q_full(wg), S::Q_BYTES);
-#pragma unroll
-        for (int slab = 0; slab < S::K_SLABS; slab++)
-            tma::load(shared.q(wg) + slab * S::Q_SLAB, map, shared.q_full(wg),
-                      {slab * S::COLS, 0, query, job.head, batch});
-    }
-}
 
 }  // namespace attention

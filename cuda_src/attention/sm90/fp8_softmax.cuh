@@ -1,11 +1,9 @@
 // Softmax whose weights are rounded to e4m3, and rows of sums with permuted columns.
 //
-// Weights are 2^(s c - max c + 7): of what e4m3 can hold up to 448, small ones keep 7 more binades before
-// they underflow. Sums of weights are lifted as well, so the lift leaves with the division.
-//
-// That leaves weights room to grow: as long as no row of a warp has a score above its maximum by more
-// than SLACK, maxima stay what they were, and sums need not be rescaled. Then `max` is not the largest
-// score, but what weights are relative to.
+// Weights are 2^(s c - base), lifted towards the 448 that e4m3 can hold: small ones keep more binades
+// before they underflow. Like lazy_softmax.cuh it leaves a base alone until a score is beyond it by more
+// than SLACK, but not much is left for that: LIFT + SLACK is 8.75, 2^8.75 = 430.5. Sums of weights are
+// lifted as well, so it all leaves with the division.
 #pragma once
 
 #include "attention/rows.cuh"
@@ -14,55 +12,56 @@
 
 namespace attention {
 
+// LOWERED: weights are 2^-8 times what their bytes will say.
 template <bool LOWERED> constexpr f32 LIFT = LOWERED ? -1.0f : 7.0f;
-constexpr f32 SLACK = 1.75f;  // 2^8.75 = 430.5
+constexpr f32 SLACK8 = 1.75f;
 
 template <bool LOWERED> struct Softmax8 {
-    f32 max[2], sum[2];  // sums of this thread's columns only
+    f32 sum[2] = {0.0f, 0.0f};  // of this thread's columns only
+    f32 base[2] = {0.0f, 0.0f};
+    f32 limit[2] = {minus_infinity(), minus_infinity()};  // of scores
 
-    __device__ __forceinline__ Softmax8()
-        : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f} {}
-
-    // With maxima of what is exponentiated.
-    __device__ __forceinline__ Softmax8 scaled(const f32 (&c)[2]) const {
-        Softmax8 result = *this;
-        result.max[0] *= c[0], result.max[1] *= c[1];
-        return result;
+    // Whether a score of this thread is beyond its row's limit.
+    template <int REGS> __device__ __forceinline__ bool outgrown(const f32 (&s)[REGS]) const {
+        return (row_max<0>(s) > limit[0]) | (row_max<1>(s) > limit[1]);
     }
 
-    // And whether sums must be rescaled, known to agree in a warp.
+    // New bases for rows with a score beyond their limit: by what to multiply sums. All threads of a quad.
     template <int REGS>
-    __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], const f32 (&c)[2], bool& grown) {
+    __device__ __forceinline__ Rise raise(const f32 (&s)[REGS], const f32 (&c)[2]) {
         const f32 top[2] = {quad_max(row_max<0>(s)), quad_max(row_max<1>(s))};
-        grown = __any_sync(0xffffffff, (top[0] - max[0]) * c[0] > SLACK ||
-                                           (top[1] - max[1]) * c[1] > SLACK);
-        Rise rise;
+        Rise up;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const f32 before = max[h];
-            max[h] = grown ? fmaxf(before, top[h]) : before;
-            // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
-            const f32 base = max[h] == minus_infinity() ? 0.0f : max[h] * c[h];
-            rise.correction[h] = ptx::ex2(fmaf(before, c[h], -base));
-            rise.base[h] = base - LIFT<LOWERED>;
-            sum[h] *= rise.correction[h];
+            const f32 before = base[h];
+            if (top[h] > limit[h]) {
+                base[h] = fmaf(top[h], c[h], -LIFT<LOWERED>);
+                limit[h] = top[h] + __fdividef(SLACK8, c[h]);
+            }
+            up.correction[h] = ptx::ex2(before - base[h]);
+            sum[h] *= up.correction[h];
         }
-        return rise;
+        return up;
     }
 
-    // Scores become weights, POLYS of eight without the special-function unit.
-    template <int POLYS, int REGS>
-    __device__ __forceinline__ void weigh(f32 (&s)[REGS], const Rise& rise, const f32 (&c)[2]) {
+    // Scores of registers FROM to TO become weights, POLYS of eight without the special-function unit.
+    template <int FROM, int TO, int POLYS, int REGS>
+    __device__ __forceinline__ void weigh(f32 (&s)[REGS], const f32 (&c)[2]) {
         f32 more[4] = {};
 #pragma unroll
-        for (int i = 0; i < REGS; i++) {
+        for (int i = FROM; i < TO; i++) {
             const int h = i / 2 % 2;
-            const f32 x = fmaf(s[i], c[h], -rise.base[h]);
+            const f32 x = fmaf(s[i], c[h], -base[h]);
             s[i] = (i / 4 + i % 2 * 4) % 8 < POLYS ? power(x) : ptx::ex2(x);
             more[i % 4] += s[i];
         }
         sum[0] += more[0] + more[1];
         sum[1] += more[2] + more[3];
+    }
+
+    // What the sum of row h is relative to: 2^this.
+    __device__ __forceinline__ f32 top(int h) const {
+        return limit[h] == minus_infinity() ? limit[h] : base[h];
     }
 
 private:
@@ -104,13 +103,13 @@ __device__ __forceinline__ void store_row8(T* to, const f32 (&o)[REGS], f32 fact
     }
 }
 
-// Row H of a thread's two, as finish_row of rows.cuh; `softmax` has scaled maxima, sums get `scale`.
+// Row H of a thread's two, as finish_row of rows.cuh; sums are multiplied with `scale`.
 template <int H, class T, bool LOWERED, int REGS>
 __device__ __forceinline__ void finish_row8(const Results<T>& to, const Row& row, i64 batch, i64 first,
                                             const f32 (&o)[REGS], const Softmax8<LOWERED>& softmax,
                                             f32 scale) {
     const f32 sink = to.sinks != nullptr && row.exists ? to.sinks[row.head] : minus_infinity();
-    const Ending ending(softmax.max[H] - LIFT<LOWERED>, quad_sum(softmax.sum[H]), 1.0f, sink);
+    const Ending ending(softmax.top(H), quad_sum(softmax.sum[H]), 1.0f, sink);
     const i64 token = first + row.query;
     T* out = to.out + batch * to.out_batch + row.head * to.out_head + token * to.out_token;
     store_row8<H>(row.exists ? out : nullptr, o, ending.factor * (LOWERED ? 0x1p-8f : 1.0f) * scale);

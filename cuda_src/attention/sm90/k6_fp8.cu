@@ -19,6 +19,7 @@
 #include "attention/sm90/fp8_scales.cuh"
 #include "attention/sm90/fp8_softmax.cuh"
 #include "attention/sm90/fp8_transpose.cuh"
+#include "attention/sm90/load.cuh"
 
 using namespace attention;
 
@@ -26,10 +27,23 @@ constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 
 template <class S, Mask MASK, Keys KEYS> using Work = Job<S, MASK, KEYS, 1>;
 
+// How a warpgroup goes about a step; all compute the same.
+//   TURNS    whether warpgroups take turns at starting products, and when the turn goes on: 1 at once,
+//            2 when scores are there, 3 when sums are there
+//   EARLY    quarters of the exponentials that do not wait for sums
+//   HELD     queries are held in registers, not read from shared memory at every step
+//   LOWERED  weights are rounded by integer arithmetic
+//   POLYS    eighths of the exponentials that are polynomials
+template <int TURNS_, int EARLY_, bool HELD_, bool LOWERED_, int POLYS_> struct Ways {
+    static constexpr int TURNS = TURNS_, EARLY = EARLY_, POLYS = POLYS_;
+    static constexpr bool HELD = HELD_, LOWERED = LOWERED_;
+};
+
 // A consumer warpgroup.
-template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struct Consumer {
+template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer {
     using W = Work<S, MASK, KEYS>;
-    using Softmax = Softmax8<(TRIAL & 64) != 0>;
+    using Softmax = Softmax8<WAYS::LOWERED>;
+    static constexpr int SCORES = S::N / 2, FIRST = S::N / 8 * WAYS::EARLY / 4 * 4;
 
     const Shared<S>& shared;
     const Call& call;
@@ -45,10 +59,10 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
     i32 whole[2];      // blocks of which every key is seen by all rows: from [0], before [1]
 
     __device__ __forceinline__ void await_turn() const {
-        if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+        if constexpr (WAYS::TURNS != 0) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
     }
-    __device__ __forceinline__ void pass_turn() const {
-        if constexpr (TURNS)
+    template <int WHEN> __device__ __forceinline__ void pass_turn() const {
+        if constexpr (WAYS::TURNS == WHEN)
             warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
     }
     static __device__ __forceinline__ void release(Barrier* empty) {
@@ -73,20 +87,9 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
         whole[1] = top.end / S::N;
     }
 
-    __device__ __forceinline__ void await_keys() const {
-        mbarrier::wait(shared.k_full(stage(blocks)), parity(blocks));
-    }
-    __device__ __forceinline__ void await_values(u32 block) const {
-        mbarrier::wait(shared.t_full(stage(block)), parity(block));
-    }
-    __device__ __forceinline__ void start_next_scores(typename S::Scores& s) const {
-        wgmma::fence();
-        if constexpr (TRIAL & 8) start_scores8<S>(s, q, shared.k(stage(blocks)));
-        else start_scores8<S>(s, shared.q(wg), shared.k(stage(blocks)));
-    }
     __device__ __forceinline__ void await_queries() {
         mbarrier::wait(shared.q_full(wg), q_parity);
-        if constexpr (TRIAL & 8) {
+        if constexpr (WAYS::HELD) {
             read_queries<S>(q, shared.q(wg));
             tma::fence_shared();
             __syncwarp();
@@ -94,65 +97,113 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
             q_parity ^= 1;
         }
     }
+    __device__ __forceinline__ void await_keys() const {
+        mbarrier::wait(shared.k_full(stage(blocks)), parity(blocks));
+    }
+    __device__ __forceinline__ void start_scores(typename S::Scores& s) const {
+        if constexpr (WAYS::HELD) start_scores8<S>(s, q, shared.k(stage(blocks)));
+        else start_scores8<S>(s, shared.q(wg), shared.k(stage(blocks)));
+    }
     // Scores are there: their operands may go, and those of hidden keys.
     __device__ __forceinline__ void scores_done(typename S::Scores& s, i32 j) {
         wgmma::hold(s);
         release(shared.k_empty(stage(blocks++)));
-        if (!(TRIAL & 8) && j == first) {
+        if (!WAYS::HELD && j == first) {
             release(shared.q_empty(wg));
             q_parity ^= 1;
         }
         if (j >= whole[1] || (MASK == Mask::window && j < whole[0])) hide<MASK>(s, seen, j * S::N);
     }
 
-    // Scores of the very first block, with nothing to do meanwhile.
-    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax,
-                                                i32 j) {
+    __device__ __forceinline__ void await_values(u32 block) const {
+        mbarrier::wait(shared.t_full(stage(block)), parity(block));
+    }
+    __device__ __forceinline__ void start_values(typename S::Sums& o, const typename S::Weights& p,
+                                                 u32 block) const {
+        start_values8<S>(o, p, shared.t(stage(block)));
+    }
+    __device__ __forceinline__ void values_done(typename S::Sums& o, typename S::Weights& p,
+                                                u32 block) const {
+        wgmma::hold(o);
+        wgmma::hold(p);
+        release(shared.t_empty(stage(block)));
+    }
+
+    // Weights of a tile's first block.
+    __device__ __forceinline__ void weigh_first(typename S::Weights& p, typename S::Scores& s,
+                                                Softmax& softmax, i32 j) {
+        scores_done(s, j);
+        softmax = Softmax();
+        softmax.raise(s, c);
+        softmax.template weigh<0, SCORES, WAYS::POLYS>(s, c);
+        pack_all8<WAYS::LOWERED>(p, s);
+    }
+
+    // The very first block, with nothing to do meanwhile.
+    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax, i32 j) {
         typename S::Scores s;
         await_queries();
         await_keys();
-        start_next_scores(s);
+        wgmma::fence();
+        start_scores(s);
         wgmma::wait<0>();
-        scores_done(s, j);
-        bool grown;
-        const Rise rise = softmax.rise(s, c, grown);
-        softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
-        pack_all8<(TRIAL & 64) != 0>(p, s);
+        weigh_first(p, s, softmax, j);
     }
 
-    // Scores of block j, while the weights of the block before, maybe of the tile before, are used.
-    template <bool NEW>
-    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
-                                         Softmax& softmax, i32 j) {
+    // The last product of a tile, the first of the next, and while that runs the results of the old one.
+    __device__ __forceinline__ void turn_over(typename S::Sums& o, typename S::Weights& p,
+                                              Softmax& softmax, const Tile& old, i32 j) {
         typename S::Scores s;
-        if constexpr (NEW) await_queries();
+        await_values(blocks - 1);
+        await_turn();
+        wgmma::fence();
+        start_values(o, p, blocks - 1);
+        await_queries();
+        await_keys();
+        if constexpr (WAYS::HELD) wgmma::fence();
+        start_scores(s);
+        pass_turn<1>();
+        wgmma::wait<1>();
+        values_done(o, p, blocks - 1);
+        pass_turn<2>();
+        end(old, o, softmax);
+        wgmma::wait<0>();
+        pass_turn<3>();
+        weigh_first(p, s, softmax, j);
+    }
+
+    // Scores of block j, while the weights of the block before are used.
+    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p, Softmax& softmax,
+                                         i32 j) {
+        typename S::Scores s;
         await_keys();
         await_turn();
-        start_next_scores(s);
+        wgmma::fence();
+        start_scores(s);
         await_values(blocks - 1);
-        start_values8<S>(o, p, shared.t(stage(blocks - 1)));
-        pass_turn();
+        start_values(o, p, blocks - 1);
+        pass_turn<1>();
         wgmma::wait<1>();
+        pass_turn<2>();
         scores_done(s, j);
-        bool grown;
-        const Rise rise = softmax.rise(s, c, grown);
-        if constexpr (TRIAL % 2) softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
-        wgmma::after(TRIAL % 2 ? softmax.sum[0] + softmax.sum[1]
-                               : rise.correction[0] + rise.correction[1]);
+        if (__any_sync(0xffffffff, softmax.outgrown(s))) {
+            wgmma::wait<0>();
+            wgmma::hold(o);
+            scale_rows(o, softmax.raise(s, c));
+        }
+        softmax.template weigh<0, FIRST, WAYS::POLYS>(s, c);
+        if constexpr (FIRST > 0) wgmma::after(c[0]);
         wgmma::wait<0>();
-        wgmma::hold(o);
-        wgmma::hold(p);
-        wgmma::hold(s);
-        release(shared.t_empty(stage(blocks - 2)));  // `blocks` has gone on
-        if (!NEW && (grown || !(TRIAL & 32))) scale_rows(o, rise);
-        if constexpr (TRIAL % 2 == 0) softmax.template weigh<TRIAL / 2 % 4>(s, rise, c);
-        pack_all8<(TRIAL & 64) != 0>(p, s);
+        pass_turn<3>();
+        values_done(o, p, blocks - 2);  // `blocks` has gone on
+        softmax.template weigh<FIRST, SCORES, WAYS::POLYS>(s, c);
+        pack_all8<WAYS::LOWERED>(p, s);
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
         await_values(blocks - 1);
         wgmma::fence();
-        start_values8<S>(o, p, shared.t(stage(blocks - 1)));
+        start_values(o, p, blocks - 1);
         wgmma::wait<0>();
         wgmma::hold(o);
     }
@@ -186,27 +237,21 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS, int TRIAL> struc
         Softmax softmax;
         Tile last;
         bool open = false;  // told by `last`, the assembler would not know that all lanes agree
-        if (wg == S::WGS - 1) pass_turn();  // the first one's
+        if (wg == S::WGS - 1) pass_turn<WAYS::TURNS>();  // the first one's
         shared.ticket().for_each([&](const Tile& tile) {
             const W job(call, tile, 0);
             if (job.empty()) return nothing(tile);
-            const Softmax old = softmax.scaled(c);
             start(job);
             i32 j = job.end - 1;
-            if (open) {
-                softmax = Softmax();
-                step<true>(o, p, softmax, j);
-                end(last, o, old);
-            } else {
-                first_block(p, softmax, j);
-            }
+            if (open) turn_over(o, p, softmax, last, j);
+            else first_block(p, softmax, j);
             clear(o);
             last = tile, open = true;
-            for (j--; j >= first; j--) step<false>(o, p, softmax, j);
+            for (j--; j >= first; j--) step(o, p, softmax, j);
         });
         if (open) {
             last_values(o, p);
-            end(last, o, softmax.scaled(c));
+            end(last, o, softmax);
         }
         if (wg == 0) await_turn();  // one that nobody needs
     }
@@ -227,7 +272,10 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const TensorMap
         ticket.for_each([&](const Tile& tile) {
             const Work<S, MASK, KEYS> job(call, tile, 0);
             if (job.empty()) return;
-            if (warp::index() == 1) load_queries8(shared, map_q, call, job, parity);
+            if (warp::index() == 1) {
+                prefetch_queries(map_q, call, job);
+                load_queries(shared, map_q, call, job, parity);
+            }
             parity ^= 1;
             if constexpr (!S::READY) transposer.tile(job);
         });
@@ -235,7 +283,8 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const TensorMap
     __syncwarp();
 }
 
-template <class OUT, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, bool TURNS, int TRIAL>
+template <class OUT, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, bool READY,
+          class WAYS>
 __global__ void __launch_bounds__((WGS + 1) * 128, 1)
 k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
        const __grid_constant__ TensorMap map_v, OUT* out, i64 out_token, i64 out_head, i64 out_batch,
@@ -246,7 +295,7 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
        const f32* v_scale, i32 v_scale_batch, i32 v_scale_head, const u32* q_offsets,
        const u32* q_lengths, const u32* k_offsets, const u32* k_lengths, const u32* table,
        i32 table_batch, i32 page, i32 page_box, u32* counter, const u8* ready, i32 ready_rows) {
-    using S = Shape8<D, DV, N, WGS, STAGES, (TRIAL & 16) != 0>;
+    using S = Shape8<D, DV, N, WGS, STAGES, READY>;
     extern __shared__ __align__(1024) u8 memory[];
     const Shared<S> shared{memory};
     const Call call{{queries, keys, q_offsets, q_lengths, k_offsets, k_lengths},
@@ -256,7 +305,7 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
 
     if (threadIdx.x == 0) {
         tma::prefetch(map_q), tma::prefetch(map_k), tma::prefetch(map_v);
-        shared.init(TRIAL & 8 ? 4 : 1);
+        shared.init(WAYS::HELD ? 4 : 1);
     }
     __syncthreads();
 
@@ -271,8 +320,8 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
                             {v_scale, v_scale_batch, v_scale_head}};
         const Results<OUT> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                    lse_batch, sinks};
-        Consumer<OUT, S, MASK, KEYS, TURNS && (WGS > 1), TRIAL> consumer{shared, call, scales, results,
-                                                                         warp::group() - 1};
+        static_assert(WGS > 1 || WAYS::TURNS == 0);
+        Consumer<OUT, S, MASK, KEYS, WAYS> consumer{shared, call, scales, results, warp::group() - 1};
         consumer.run();
     }
 }

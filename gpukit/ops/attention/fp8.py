@@ -26,8 +26,12 @@ class Config:
     group: int = 1
     section: int = 1
     dynamic: bool = False
-    turns: bool = True
-    trial: int = 0
+    turns: int = 1
+    early: int = 0
+    held: bool = False
+    ready: bool = False
+    lowered: bool = False
+    polys: int = 0
     workers: int = 0
 
 
@@ -69,7 +73,7 @@ def launch(problem: Problem, config: Config | None = None) -> None:
 
 def _ready(problem: Problem, config: Config) -> tuple[Any, int]:
     """Values transposed in memory, if the kernel is to find them so, and how many a head has."""
-    if not config.trial & 16:
+    if not config.ready:
         return None, 0
     batch, keys, heads, columns = problem.v.shape
     rows = -(-keys // config.tile.n) * config.tile.n
@@ -86,7 +90,9 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     assert out is not None  # checked with the other arguments
     return {"dtype": out.name, "d": problem.d, "dv": problem.dv, "n": tile.n, "wgs": tile.wgs,
             "stages": tile.stages, "mask": problem.mask.policy, "keys": problem.lengths.policy,
-            "turns": int(config.turns), "trial": config.trial}
+            "turns": config.turns if tile.wgs > 1 else 0, "early": config.early,
+            "held": int(config.held), "ready": int(config.ready), "lowered": int(config.lowered),
+            "polys": config.polys}
 
 
 def _scales(problem: Problem) -> tuple[Any, ...]:
