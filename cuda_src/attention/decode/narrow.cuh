@@ -23,6 +23,7 @@ template <class T_, int DIM, int ROWS_> struct Narrow {
     static constexpr int PITCH = Padded<DIM>::PITCH, QUERY_PITCH = Padded<DIM * 2>::PITCH;
     static constexpr int SCORES = N, SUMS = DIM / 16 * N;
     static constexpr u32 LANES = 28;
+    static constexpr int CHAINS = N == 1 ? 2 : 1;  // then an MMA need not wait for the one before
     static constexpr f32 LIFT = 32768.0f;  // of weights
     static_assert(ROWS % 8 == 0 && DIM % 32 == 0);
 
@@ -59,14 +60,14 @@ template <class T_, int DIM, int ROWS_> struct Narrow {
         for (int n = 0; n < N; n++)
             b[n] = *reinterpret_cast<const uint2*>(queries + n * 8 * QUERY_PITCH + k * 32);
     }
-    __device__ __forceinline__ void multiply_key(const u32 (&a)[4], int k) {
+    __device__ __forceinline__ void multiply_key(f32 (&sums)[SCORES][4], const u32 (&a)[4], int k) {
         uint2(&b)[N] = q[HELD<DIM> ? k : 0];
         if constexpr (!HELD<DIM>) load_query(b, k);
 #pragma unroll
-        for (int n = 0; n < N; n++) mma::m16n8k16<f16>(s[n], a, b[n].x, b[n].y);
+        for (int n = 0; n < N; n++) mma::m16n8k16<f16>(sums[n], a, b[n].x, b[n].y);
     }
     __device__ __forceinline__ void multiply_keys(u32 keys) {
-        memset(s, 0, sizeof(s));
+        f32 sums[CHAINS][SCORES][4] = {};
 #pragma unroll
         for (int k = 0; k < DIM / 16; k += 2) {
             u32 pairs[4];
@@ -76,13 +77,16 @@ template <class T_, int DIM, int ROWS_> struct Narrow {
                 const u32 upper = pairs[2 * half], lower = pairs[2 * half + 1];
                 const u32 a[4] = {fp8::widen(upper), fp8::widen(lower), fp8::widen(upper >> 16),
                                   fp8::widen(lower >> 16)};
-                multiply_key(a, k + half);
+                multiply_key(sums[half % CHAINS], a, k + half);
             }
         }
 #pragma unroll
         for (int n = 0; n < SCORES; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) s[n][e] *= factor[entry(n, e)];
+            for (int e = 0; e < 4; e++) {
+                const f32 sum = CHAINS == 1 ? sums[0][n][e] : sums[0][n][e] + sums[CHAINS - 1][n][e];
+                s[n][e] = sum * factor[entry(n, e)];
+            }
     }
     __device__ __forceinline__ void add_values(u32 values) {
         u32 p[N][2];
