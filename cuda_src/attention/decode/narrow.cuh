@@ -84,8 +84,9 @@ template <class T_, int DIM, int ROWS_> struct Narrow {
         for (int n = 0; n < SCORES; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const f32 sum = CHAINS == 1 ? sums[0][n][e] : sums[0][n][e] + sums[CHAINS - 1][n][e];
-                s[n][e] = sum * factor[entry(n, e)];
+                s[n][e] = sums[0][n][e];
+                if (CHAINS > 1) s[n][e] += sums[CHAINS - 1][n][e];
+                s[n][e] *= factor[entry(n, e)];
             }
     }
     __device__ __forceinline__ void add_values(u32 values) {
