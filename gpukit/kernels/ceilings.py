@@ -13,6 +13,7 @@ COLUMNS = (8, 16, 32, 48, 64, 96, 128, 192, 256)
 MOST_WORDS = {1: 136, 2: 136, 3: 136, 4: 96}
 _FRAGMENTS = 8  # registers that A1 and -A1 take
 CHAINS, WARPS = (1, 2, 4, 8), (1, 4, 8, 16)  # of mma_rate
+INNER, BOX_ROWS, STAGES = (16, 32, 64, 128), (64, 128, 256), (2, 4, 8)  # of tma_rate
 ROW = 128  # bytes of a row of a tile
 PLACES, SHIFTS = 8, 8  # of shared_rate: accesses of a turn, turns until it begins again
 PLAIN = ("sm_75", "sm_80", "sm_90", "sm_100")
@@ -103,6 +104,20 @@ STREAM = KernelSpec(
             Param("out", "pointer", "16 bytes per thread: sum of what it read")),
     variants=({}, {"op": "write"}, {"op": "copy"}),
 )
+TMA = KernelSpec(
+    name="ceilings.tma", source="ceilings/tma.cu", entry="tma_rate<{inner}, {rows}, {stages}>",
+    summary="TMA alone: boxes into shared memory that nobody uses",
+    archs=("sm_90", "sm_100"),
+    tunables=(Tunable("inner", INNER, 128, "bytes of a row of a box"),
+              Tunable("rows", BOX_ROWS, 128, "rows of a box"),
+              Tunable("stages", STAGES, 8, "boxes in flight")),
+    params=(Param("map", "tensor_map", "[boxes x rows, inner bytes]"), Param("boxes", "i32", ""),
+            Param("steps", "i32", "boxes per CTA, at least the stages"),
+            Param("cycles", "pointer", "i64 per CTA: clocks of all boxes"),
+            Param("out", "pointer", "u32 per thread: its part of the sum of the last boxes")),
+    shared_bytes=lambda t: int(t["stages"]) * (int(t["inner"]) * int(t["rows"]) + 8),
+    variants=({}, {"inner": 16, "stages": 2}),
+)
 CHASE = KernelSpec(
     name="ceilings.chase", source="ceilings/chase.cu", entry="chase<Level::{level}, {each}>",
     summary="latency of L1, L2 or DRAM: one thread follows pointers",
@@ -116,4 +131,4 @@ CHASE = KernelSpec(
     variants=({}, {"each": "true"}, {"level": "l1"}),
 )
 
-SPECS = (WGMMA, MMA, SHARED, STREAM, CHASE)
+SPECS = (WGMMA, MMA, SHARED, STREAM, TMA, CHASE)

@@ -44,7 +44,7 @@ def ran(case: Case, device: Any) -> Prepared:
     *cases(part=("wgmma",), dtype=("tf32",), n=(16,), a=("shared",)),
     *cases(part=("mma",), dtype=("bf16", "f16"), warps=(4,)),
     *cases(part=("shared",), width=(8,), ways=(2,)),
-    *cases(part=("l2", "dram")), *cases(part=("latency",), level=("l1", "dram"))],
+    *cases(part=("l2", "dram")), *cases(part=("tma",), inner=(16, 64)), *cases(part=("latency",), level=("l1", "dram"))],
     ids=lambda case: case.key)
 def test_a_right_launch_passes_and_poison_does_not(case: Case, device: Any) -> None:
     prepared = ran(case, device)

@@ -9,25 +9,27 @@ from typing import Any
 
 from gpukit import kernels
 from gpukit.bench.axes import Choices, Integers, Sizes
-from gpukit.bench.families import ceilings_memory, ceilings_mma, ceilings_wgmma
+from gpukit.bench.families import ceilings_memory, ceilings_mma, ceilings_tma, ceilings_wgmma
 from gpukit.bench.families.ceilings_memory import PreparedChase, PreparedShared, PreparedStream
 from gpukit.bench.families.ceilings_mma import PreparedMma
+from gpukit.bench.families.ceilings_tma import PreparedTma
 from gpukit.bench.families.ceilings_wgmma import PreparedWgmma
 from gpukit.bench.families.optional import AUTO, Auto
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import GpuTarget, is_emulated, open_target
 from gpukit.errors import UnsupportedError
-from gpukit.kernels.ceilings import CHAINS, COLUMNS, SUMS, WARPS
+from gpukit.kernels.ceilings import BOX_ROWS, CHAINS, COLUMNS, INNER, STAGES, SUMS, WARPS
 from gpukit.kernels.spec import KernelSpec, Value
 
 _USUAL = ("bf16", "f16", "tf32", "e4m3", "s8")
-PARTS = ("wgmma", "mma", "shared", "l2", "dram", "latency")
+PARTS = ("wgmma", "mma", "shared", "l2", "dram", "tma", "latency")
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
-_SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB}
+_SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB, "tma": 16 * _MIB}
 _LEVELS = {"l1": 64 * _KIB, "l2": 4 * _MIB, "dram": 2 * _GIB}
 _EMULATED_SET = 128 * _KIB
 _PREPARED = {"wgmma": PreparedWgmma, "mma": PreparedMma, "shared": PreparedShared,
-             "l2": PreparedStream, "dram": PreparedStream, "latency": PreparedChase}
+             "l2": PreparedStream, "dram": PreparedStream, "tma": PreparedTma,
+             "latency": PreparedChase}
 
 
 class CeilingTarget(GpuTarget):
@@ -69,8 +71,14 @@ class CeilingsFamily:
                  "lanes per bank and pass, of shared", emulated=(1, 2)),
             Axis("op", ("read", "write", "copy"), Choices(("read", "write", "copy")),
                  "of l2 and dram"),
+            Axis("inner", (32, 64, 128), Integers(allowed=INNER),
+                 "bytes of a row of a box, of tma"),
+            Axis("rows", (64, 128), Integers(allowed=BOX_ROWS), "of a box, of tma",
+                 emulated=(64,)),
+            Axis("stages", (8,), Integers(allowed=STAGES), "boxes in flight, of tma",
+                 emulated=(2,)),
             Axis("level", tuple(_LEVELS), Choices(tuple(_LEVELS)), "of latency"),
-            Axis("set", (), Sizes(4096), "bytes that l2, dram and latency go over",
+            Axis("set", (), Sizes(4096), "bytes that l2, dram, tma and latency go over",
                  metavar="BYTES[,...]", emulated=(_EMULATED_SET,)),
         )
 
@@ -95,8 +103,8 @@ class CeilingsFamily:
 
     def variants(self, case: Case, device: Any) -> list[tuple[KernelSpec, dict[str, Value]]]:
         """What `prepare` will compile."""
-        if case.kernel == "ceilings.mma":
-            return [(kernels.get(case.kernel), ceilings_mma.tunables(case))]
+        if case.kernel in _TUNABLES:
+            return [(kernels.get(case.kernel), _TUNABLES[case.kernel](case))]
         if case.kernel != "ceilings.wgmma":
             return ceilings_memory.variants(case)
         return [] if ceilings_wgmma.refusal(case) else [
@@ -144,11 +152,21 @@ def _stream(part: str, dtype: str) -> Any:
     return cases
 
 
+def _tma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
+    sizes = selection["set"] or (_SETS["tma"],)
+    return [Case("ceilings", "ceilings.tma", "b128",
+                 {"inner": inner, "rows": rows, "bytes": size}, {"stages": stages})
+            for size in sizes
+            for inner, rows, stages in _product(selection, "inner", "rows", "stages")]
+
+
 def _latency(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
     return [Case("ceilings", "ceilings.latency", "b32", {"bytes": size}, {"level": level})
             for level in selection["level"] for size in selection["set"] or (_LEVELS[level],)]
 
 
 _CASES = {"wgmma": _wgmma, "mma": _mma, "shared": _shared, "l2": _stream("l2", "b128"),
-          "dram": _stream("dram", "f32"), "latency": _latency}
+          "dram": _stream("dram", "f32"), "tma": _tma,
+          "latency": _latency}
+_TUNABLES = {"ceilings.mma": ceilings_mma.tunables, "ceilings.tma": ceilings_tma.tunables}
 FAMILY = CeilingsFamily()

@@ -19,7 +19,7 @@ from gpukit.measure import Work
 CHUNK, THREADS = 16, 512  # of stream: bytes of an access, threads of a CTA
 _IN_FLIGHT = 8
 _L2_PASSES = 200
-_ODD = np.uint32(2654435761)  # makes neighbours unlike
+ODD = np.uint32(2654435761)  # makes neighbours unlike
 
 
 class PreparedShared(common.Prepared):
@@ -33,7 +33,7 @@ class PreparedShared(common.Prepared):
         self.turns = 8 if device.emulated else 1024 // self.ways // (self.width // 4) * 8
         self.facts = {"ctas": self.grid, "turns": self.turns}
         self.bytes_moved = self.grid * self._BLOCK * self.turns * PLACES * self.width
-        values = np.arange(shared_size(self.width, self.ways) // 4, dtype=np.uint32) * _ODD
+        values = np.arange(shared_size(self.width, self.ways) // 4, dtype=np.uint32) * ODD
         self._want = self._sums(values)
         self.values = device.xp.asarray(values)
         self.out = device.empty((self.grid, self._BLOCK), np.uint32)
@@ -91,7 +91,7 @@ class PreparedStream(common.Prepared):
         xp, words = self.device.xp, size // 4
         some = (self.op != "write") * words or 4
         self.source = xp.arange(some, dtype=xp.uint32)
-        self.source *= _ODD
+        self.source *= ODD
         self.to = xp.zeros((self.op != "read") * words or 4, xp.uint32)
         self.out = xp.zeros((threads, 4), xp.uint32)
 
@@ -121,7 +121,7 @@ class PreparedStream(common.Prepared):
         at = buffers.sample_indices(self.to.size)
         got = self.device.to_host(self.to[self.device.xp.asarray(at)])
         at = at.astype(np.uint32)
-        want = at * _ODD if self.op == "copy" else at // 4 + at % 4
+        want = at * ODD if self.op == "copy" else at // 4 + at % 4
         return bool((got == want).all())
 
 
