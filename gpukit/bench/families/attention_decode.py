@@ -22,9 +22,9 @@ from gpukit.ops.attention.plan import KINDS
 _MOST_EMULATED = 1 << 21  # elements of the caches; some seconds per case
 _CUTS = (
     Axis("cut", (AUTO,), Auto(CUTS), "every KV head's keys in as many parts, or as many for all "
-         "CTAs"),
-    Axis("parts", (AUTO,), Auto(minimum=1), "splits of a sequence's keys that meet in memory; all "
-         "CTAs of an even cut"),
+         "gangs of CTAs"),
+    Axis("parts", (AUTO,), Auto(minimum=1), "splits of a sequence's keys that meet in memory; "
+         "gangs of an even cut"),
     Axis("cluster", (AUTO,), Auto(CLUSTERS), "splits that meet in a cluster"),
     Axis("stages", (AUTO,), Auto(STAGES), "tiles of K and of V in a ring"),
 )
