@@ -152,18 +152,18 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
 def _even(p: Problem, shape: Config) -> Config:
     """As many gangs of CTAs, one for each unit, as have room on the GPU at a time."""
     even = replace(shape, cut="even")
-    resident = max(1, min(_at_a_time(p), _resident(even, p)))
+    resident = max(1, min(_at_a_time(p, shape), _resident(even, p)))
     gangs = max(1, resident * p.sms // max(1, shape.units(p)))
     deepest = _DEEPEST if resident == 1 else _DEEPEST_OF_MANY
     return replace(even, parts=_fitting(gangs, p.sequences),
                    stages=_stages(even, p, deepest, resident))
 
 
-def _at_a_time(p: Problem) -> int:
+def _at_a_time(p: Problem, shape: Config) -> int:
     """CTAs per SM: one if what it does with a step takes no longer than the memory needs for it."""
-    if p.queries:
+    if shape.spec is D8:
         return _RESIDENT_NARROW
-    return 1 if not p.page and p.dim >= 128 and p.rows <= 8 else 2
+    return 1 if shape.spec is D7 and not p.page and p.dim >= 128 and p.rows <= 8 else 2
 
 
 def _fitting(gangs: int, sequences: int) -> int:
