@@ -20,6 +20,7 @@
 // of a warp, one a clk for each of four schedulers: scale 64 (f32x2), maximum 63 (of three), sums 68
 // (f32x2), rounding 64, ex2 96, polynomials 16 pairs x 11, rows in and out 8: 540. What it costs to go
 // through Tensor Memory is not published, and not counted.
+//   tensor core      d / 16 + N / 16 = 16 instructions of 128 x 128 x 16 per tile and block
 //   registers        2 x 128 x 192 + 128 x 80 + 128 x 48 = 65536, all that an SM has
 //   shared memory    queries 2 x 32 KB, 4 blocks of 32 KB, pieces 16 KB: 208 KB
 //   Tensor Memory    2 x 128 columns of scores, 2 x 128 of sums: 512, all of it. Per tile and block 64 KB

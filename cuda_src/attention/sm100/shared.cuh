@@ -11,7 +11,8 @@
 //   summed   [tile]  softmax, 4 warps      the tile's maxima and sums are written
 //   heard    [tile]  correction, 4 warps   and have been read
 //   done     [tile]  commit                O is complete
-//   told             CLC, bytes            the answer is there
+//   told             CLC, bytes            the answer of cluster launch control is there
+//   ticket           loader; 13 warps      the next job is written; and has been read (sm90/schedule.cuh)
 // No barrier says that S has been read: P is written after that, and `ready` follows. None that a factor
 // has been read: the scores that the next one is made of are asked for after `ready`.
 #pragma once
