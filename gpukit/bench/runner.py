@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from gpukit.bench import interrupts
 from gpukit.bench.emulated_target import UNTIMED
@@ -44,6 +44,14 @@ class SweepOptions:
     command: tuple[str, ...] = ()
 
 
+@runtime_checkable
+class Counts(Protocol):
+    """A family whose axes are not all crossed with each other."""
+
+    def count(self, selection: Mapping[str, tuple[Any, ...]]) -> int:
+        """Return how many cases a selection makes at most, without making them."""
+
+
 class Observer(Protocol):
     """Told how a sweep goes; what a progress display implements."""
 
@@ -79,7 +87,7 @@ def select_cases(
     full = _complete(family, selection, emulated)
     pairs = [(UNTIMED, UNTIMED)] if emulated else _pairs(l2, methods)
     loads = (BURST,) if emulated else loads
-    count = math.prod(max(1, len(values)) for values in full.values()) * len(pairs) * len(loads)
+    count = _combinations(family, full) * len(pairs) * len(loads)
     if count > MAX_CASES:
         raise ArgumentError(
             f"{family.name}: these options make {count} combinations; "
@@ -93,6 +101,12 @@ def select_cases(
     if not cases:
         raise ArgumentError(f"{family.name}: no case fits this combination of options")
     return list(cases.values())
+
+
+def _combinations(family: Family, full: Mapping[str, tuple[Any, ...]]) -> int:
+    if isinstance(family, Counts):
+        return family.count(full)
+    return math.prod(max(1, len(values)) for values in full.values())
 
 
 def _complete(

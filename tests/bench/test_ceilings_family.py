@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpukit.bench.emulated_target import EmulatedTarget
-from gpukit.bench.families.ceilings import FAMILY
+from gpukit.bench.families.ceilings import FAMILY, PARTS
 from gpukit.bench.families.ceilings_wgmma import inputs, operands
 from gpukit.bench.model import Case, Prepared, Row
 from gpukit.bench.published import Published, published_column
@@ -44,7 +44,8 @@ def ran(case: Case, device: Any) -> Prepared:
     *cases(part=("wgmma",), dtype=("tf32",), n=(16,), a=("shared",)),
     *cases(part=("mma",), dtype=("bf16", "f16"), warps=(4,)),
     *cases(part=("shared",), width=(8,), ways=(2,)),
-    *cases(part=("l2", "dram")), *cases(part=("tma",), inner=(16, 64)), *cases(part=("latency",), level=("l1", "dram"))],
+    *cases(part=("l2", "dram")), *cases(part=("tma",), inner=(16, 64)),
+    *cases(part=("latency",), level=("l1", "dram"))],
     ids=lambda case: case.key)
 def test_a_right_launch_passes_and_poison_does_not(case: Case, device: Any) -> None:
     prepared = ran(case, device)
@@ -111,3 +112,10 @@ def test_there_is_one_set_of_buffers(device: Any) -> None:
     [case] = cases(part=("shared",), width=(4,), ways=(1,))
     with pytest.raises(UnsupportedError, match="flush or hot"):
         FAMILY.prepare(replace(case, l2="rotate"), device, ())
+
+
+def test_parts_are_counted_by_their_own_axes() -> None:
+    found = select_cases(FAMILY, {})
+    full = {axis.name: axis.default for axis in FAMILY.axes}
+    assert len(found) <= FAMILY.count(full) < 2 * len(found)
+    assert {case.kernel for case in found} == {f"ceilings.{part}" for part in PARTS}

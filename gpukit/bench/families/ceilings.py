@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,10 @@ from gpukit.kernels.spec import KernelSpec, Value
 
 _USUAL = ("bf16", "f16", "tf32", "e4m3", "s8")
 PARTS = ("wgmma", "mma", "shared", "l2", "dram", "tma", "latency")
+_AXES = {"wgmma": ("dtype", "acc", "n", "a", "warpgroups", "data"),
+         "mma": ("dtype", "warps", "chains", "data"), "shared": ("width", "ways"),
+         "l2": ("op", "set"), "dram": ("op", "set"), "tma": ("inner", "rows", "stages", "set"),
+         "latency": ("level", "set")}
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB, "tma": 16 * _MIB}
 _LEVELS = {"l1": 64 * _KIB, "l2": 4 * _MIB, "dram": 2 * _GIB}
@@ -86,6 +91,11 @@ class CeilingsFamily:
         """Part after part, the product of its axes."""
         return [case for part in selection["part"] for case in _CASES[part](selection)]
 
+    def count(self, selection: Mapping[str, tuple[Any, ...]]) -> int:
+        """Each part has axes of its own."""
+        return sum(math.prod(max(1, len(selection[name])) for name in _AXES[part])
+                   for part in selection["part"])
+
     def target(self, device: str) -> Target:
         """A CUDA device or an emulated one."""
         opened = open_target(device)
@@ -121,8 +131,7 @@ def _product(selection: Mapping[str, tuple[Any, ...]], *names: str) -> Any:
 
 def _wgmma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
     found = []
-    for dtype, acc, n, a, groups, data in _product(
-            selection, "dtype", "acc", "n", "a", "warpgroups", "data"):
+    for dtype, acc, n, a, groups, data in _product(selection, *_AXES["wgmma"]):
         for sums in SUMS[dtype] if acc == AUTO else (acc,):
             params = {"acc": sums, "a": a, "warpgroups": groups, "data": data}
             if acc != AUTO or sums != "f16" or n % 16 == 0:
@@ -133,14 +142,13 @@ def _wgmma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
 def _mma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
     return [Case("ceilings", "ceilings.mma", dtype, {"warps": warps, "chains": chains},
                  {"data": data})
-            for dtype, warps, chains, data in _product(
-                selection, "dtype", "warps", "chains", "data")
+            for dtype, warps, chains, data in _product(selection, *_AXES["mma"])
             if dtype in ("bf16", "f16")]
 
 
 def _shared(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
     return [Case("ceilings", "ceilings.shared", f"b{8 * width}", {"width": width, "ways": ways})
-            for width, ways in _product(selection, "width", "ways")]
+            for width, ways in _product(selection, *_AXES["shared"])]
 
 
 def _stream(part: str, dtype: str) -> Any:
