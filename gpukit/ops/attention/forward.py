@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpukit import kernels
+from gpukit import dtypes, kernels
 from gpukit.devices.tensor_map import TensorMap
 from gpukit.kernels.attention import ROW, ROWS
 from gpukit.kernels.spec import Value
@@ -16,8 +16,6 @@ from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.tiles import Tile
 from gpukit.ops.matmul.maps import bound
-
-_COLUMNS = ROW // 2  # of a slab of 16-bit elements
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,9 @@ def single(problem: Problem) -> Config:
 
 def maps(problem: Problem, config: Config) -> tuple[Any, ...]:
     """Tensor maps of q, k and v."""
+    requested = requests(problem, config.group, _box(problem, config))
     return tuple(problem.device.tensor_map(array, *request) for array, request in zip(
-        (problem.q, problem.k, problem.v), _requests(problem, config), strict=True))
+        (problem.q, problem.k, problem.v), requested, strict=True))
 
 
 def launch(problem: Problem, config: Config | None = None) -> None:
@@ -93,7 +92,7 @@ def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
                    c.workers or device.properties.sm_count // c.ctas)
     enqueue = device.compile(kernels.get("attention.sm90.k5"), tunables(p, c)).bind(
         (clusters * c.ctas,), ((c.tile.wgs + 1) * 128,))
-    map_q, map_k, map_v = (bound(device, *request) for request in _requests(p, c))
+    map_q, map_k, map_v = (bound(device, *request) for request in requests(p, c.group, _box(p, c)))
     _, *out_steps, _, lse_token, lse_head, lse_batch = pieces.results(p)
     _, cap, _, slopes_step, _, *bias_steps, _, r0, r1, r2, extent = pieces.terms(p)
     sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
@@ -133,34 +132,45 @@ def _box(problem: Problem, config: Config) -> int:
     return math.gcd(problem.k.shape[1], part) if problem.lengths.policy == "paged" else part
 
 
-def _requests(problem: Problem, config: Config) -> tuple[tuple[TensorMap, int], ...]:
-    """What tensor maps of q, k and v are asked for, and how far from an array they start."""
-    return (_query_map(problem, config), _key_map(problem, problem.k, config),
-            _key_map(problem, problem.v, config))
+def requests(problem: Problem, group: int, box: int) -> tuple[tuple[TensorMap, int], ...]:
+    """What tensor maps of q, k and v are asked for, and how far from an array they start.
+
+    Args:
+        group: heads of q that share a tile.
+        box: rows of keys that one copy moves.
+    """
+    return (_query_map(problem, group), _key_map(problem, problem.k, box),
+            _key_map(problem, problem.v, box))
 
 
-def _query_map(problem: Problem, config: Config) -> tuple[TensorMap, int]:
-    """[batch, heads / group, queries, group, d]; a box is a warpgroup's rows of 64 columns."""
-    q, group = problem.q, config.group
+def _element(array: Any) -> tuple[str, int]:
+    """What tensor maps call the elements, and how many a row of a slab has."""
+    found = dtypes.of(array.dtype)
+    return found.name if found else "u8", ROW // int(array.dtype.itemsize)
+
+
+def _query_map(problem: Problem, group: int) -> tuple[TensorMap, int]:
+    """[batch, heads / group, queries, group, d]; a box is a warpgroup's rows of a slab."""
+    q, (element, slab) = problem.q, _element(problem.q)
     batch, queries, heads, d = q.shape
     row, head, sequence = _pitches(q)
     return TensorMap(
-        problem.dtype, (d, group, queries, heads // group, batch),
-        (head, row, head * group, sequence), (_COLUMNS, group, ROWS // group, 1, 1)), 0
+        element, (d, group, queries, heads // group, batch),
+        (head, row, head * group, sequence), (slab, group, ROWS // group, 1, 1)), 0
 
 
-def _key_map(problem: Problem, array: Any, config: Config) -> tuple[TensorMap, int]:
+def _key_map(problem: Problem, array: Any, box: int) -> tuple[TensorMap, int]:
     """k or v; see `attention/sm90/keys.cuh`."""
+    element, slab = _element(array)
     batch, keys, heads, columns = array.shape
     row, head, sequence = _pitches(array)
-    box = _box(problem, config)
     if problem.lengths.policy == "dense":
         return TensorMap(
-            problem.dtype, (columns, keys, heads, batch, 1), (row, head, sequence, sequence),
-            (_COLUMNS, box, 1, 1, 1)), 0
+            element, (columns, keys, heads, batch, 1), (row, head, sequence, sequence),
+            (slab, box, 1, 1, 1)), 0
     return TensorMap(
-        problem.dtype, (columns, box, keys + box, heads, batch), (row, row, head, sequence),
-        (_COLUMNS, box, 1, 1, 1)), -box * row
+        element, (columns, box, keys + box, heads, batch), (row, row, head, sequence),
+        (slab, box, 1, 1, 1)), -box * row
 
 
 def _pitches(array: Any) -> tuple[int, int, int]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from gpukit import dtypes, kernels
-from gpukit.devices.tensor_map import TensorMap
-from gpukit.kernels.attention import ROWS
-from gpukit.kernels.attention_fp8 import COLUMNS, WARPS
+from gpukit.kernels.attention_fp8 import WARPS
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import pieces, tiles
+from gpukit.ops.attention import forward, pieces, tiles
 from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem, steps
 from gpukit.ops.attention.tiles import Tile
 from gpukit.ops.matmul import workspace
+from gpukit.ops.matmul.maps import bound
 
 
 @dataclass(frozen=True)
@@ -55,33 +55,62 @@ def choose(columns: int) -> Tile:
 
 def launch(problem: Problem, config: Config | None = None) -> None:
     """Enqueue the kernel that fills out and lse."""
-    config = config or configure(problem)
-    tile, heads = config.tile, problem.heads // config.group
-    compiled = problem.device.compile(kernels.get("attention.sm90.k6"), tunables(problem, config))
-    m_tiles = -(-problem.queries * config.group // tile.rows)
-    workers = min(m_tiles * heads * problem.batch,
-                  config.workers or problem.device.properties.sm_count)
-    compiled.launch((workers,), ((tile.wgs + 1) * 128,), (
-        _query_map(problem, config), _key_map(problem, problem.k, config),
-        _key_map(problem, problem.v, config), *pieces.results(problem), problem.queries,
-        problem.keys, m_tiles, heads, problem.batch, config.section, config.group,
-        heads // problem.kv_heads, problem.terms.scale * problem.scales.scores,
-        *pieces.visible(problem)[1:], problem.terms.sinks, *_scales(problem),
-        *_lengths(problem, config), counter(problem.device) if config.dynamic else None,
-        *_ready(problem, config)))
+    bind(problem, config)(*map(problem.device.pointer, arrays(problem)))
 
 
-def _ready(problem: Problem, config: Config) -> tuple[Any, int]:
-    """Values transposed in memory, if the kernel is to find them so, and how many a head has."""
+def arrays(problem: Problem) -> tuple[Any, ...]:
+    """What a bound launch takes, as pointers."""
+    p, scales, lengths = problem, problem.scales, problem.lengths
+    return (p.q, p.k, p.v, p.out, p.lse, p.terms.sinks, scales.q, scales.k, scales.v,
+            lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
+            lengths.table)
+
+
+def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
+    """The launch of problems like this one, in other memory: call it with pointers to `arrays`."""
+    p, c, device = problem, config or configure(problem), problem.device
+    heads, m_tiles = p.heads // c.group, -(-p.queries * c.group // c.tile.rows)
+    workers = min(m_tiles * heads * p.batch, c.workers or device.properties.sm_count)
+    enqueue = device.compile(kernels.get("attention.sm90.k6"), tunables(p, c)).bind(
+        (workers,), ((c.tile.wgs + 1) * 128,))
+    map_q, map_k, map_v = (bound(device, *request) for request in
+                           forward.requests(p, c.group, _box(p, c)))
+    _, *out_steps, _, lse_token, lse_head, lse_batch = pieces.results(p)
+    sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
+             c.group, heads // p.kv_heads, p.terms.scale * p.scales.scores, *pieces.visible(p)[1:])
+    of_q, of_k, of_v = (_steps(x) for x in (p.scales.q, p.scales.k, p.scales.v))
+    pages, none, transpose = _pages(p, c), device.pointer(None), _transposer(p, c)
+    share = 1 if p.scales.q is None else max(p.heads // p.scales.q.shape[1], 1)
+
+    def call(q: Any, k: Any, v: Any, out: Any, lse: Any, sinks: Any, q_scale: Any, k_scale: Any,
+             v_scale: Any, *lengths: Any) -> None:
+        tickets = device.pointer(counter(device)) if c.dynamic else none
+        enqueue(map_q(q), map_k(k), map_v(v), out, *out_steps, lse, *sizes, sinks, p.scales.values,
+                q_scale, *of_q, share, k_scale, *of_k, v_scale, *of_v, *lengths, *pages, tickets,
+                *transpose(v))
+
+    return call
+
+
+def _transposer(problem: Problem, config: Config) -> Callable[[Any], tuple[Any, int]]:
+    """Transposes values in memory, if the kernel is to find them so: from a pointer to another, and
+    how many rows a head has there."""
+    device, v = problem.device, problem.v
     if not config.ready:
-        return None, 0
-    batch, keys, heads, columns = problem.v.shape
+        nothing = device.pointer(None), 0
+        return lambda _: nothing
+    batch, keys, heads, columns = v.shape
     rows = -(-keys // config.tile.n) * config.tile.n
-    ready = workspace.empty(problem.device, (batch, heads, rows * columns), problem.v.dtype)
-    compiled = problem.device.compile(kernels.get("attention.sm90.values"), {"dv": columns})
-    compiled.launch((-(-rows // (16 * WARPS)), heads, batch), (32 * WARPS,), (
-        problem.v, *steps(problem.v, 1, 2, 0), ready, keys, rows))
-    return ready, rows
+    enqueue = device.compile(kernels.get("attention.sm90.values"), {"dv": columns}).bind(
+        (-(-rows // (16 * WARPS)), heads, batch), (32 * WARPS,))
+    steps_of_v = steps(v, 1, 2, 0)
+
+    def call(pointer: Any) -> tuple[Any, int]:
+        ready = workspace.empty(device, (batch, heads, rows * columns), v.dtype)
+        enqueue(pointer, *steps_of_v, device.pointer(ready), keys, rows)
+        return device.pointer(ready), rows
+
+    return call
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
@@ -95,64 +124,24 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
             "polys": config.polys}
 
 
-def _scales(problem: Problem) -> tuple[Any, ...]:
-    """Factors by sequence and head; q's may be those of k's heads."""
-    given = problem.scales
-    share = 1 if given.q is None else max(problem.heads // given.q.shape[1], 1)
-    return (given.values, given.q, *_steps(given.q), share, given.k, *_steps(given.k), given.v,
-            *_steps(given.v))
-
-
-def _steps(array: Any) -> tuple[int, ...]:
-    """From sequence to sequence and head to head; 0 where all have the same."""
+def _steps(array: Any) -> tuple[int, int]:
+    """Of factors, from sequence to sequence and head to head; 0 where all have the same."""
     if array is None:
         return 0, 0
-    return tuple(0 if size == 1 else step
-                 for size, step in zip(array.shape, steps(array, 0, 1), strict=True))
+    sequence, head = (0 if size == 1 else step
+                      for size, step in zip(array.shape, steps(array, 0, 1), strict=True))
+    return sequence, head
 
 
-def _lengths(problem: Problem, config: Config) -> tuple[Any, ...]:
-    lengths = problem.lengths
-    entries = 0 if lengths.table is None else lengths.table.shape[1]
-    page = problem.k.shape[1] if lengths.policy == "paged" else 0
-    return (lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
-            lengths.table, entries, page, _box(problem, config))
+def _pages(problem: Problem, config: Config) -> tuple[int, int, int]:
+    """Entries of the table per sequence, and keys of a page and of a copy."""
+    table = problem.lengths.table
+    if table is None:
+        return 0, 0, _box(problem, config)
+    return table.shape[1], problem.k.shape[1], _box(problem, config)
 
 
 def _box(problem: Problem, config: Config) -> int:
     """Rows of keys that one copy moves."""
     n = config.tile.n
     return math.gcd(problem.k.shape[1], n) if problem.lengths.policy == "paged" else n
-
-
-def _query_map(problem: Problem, config: Config) -> Any:
-    """[batch, heads / group, queries, group, d]; a box is a warpgroup's rows of 128 columns."""
-    q, group = problem.q, config.group
-    batch, queries, heads, d = q.shape
-    row, head, sequence = _pitches(q)
-    return problem.device.tensor_map(q, TensorMap(
-        "u8", (d, group, queries, heads // group, batch), (head, row, head * group, sequence),
-        (COLUMNS, group, ROWS // group, 1, 1)))
-
-
-def _key_map(problem: Problem, array: Any, config: Config) -> Any:
-    """k or v; see `attention/sm90/keys.cuh`."""
-    batch, keys, heads, columns = array.shape
-    row, head, sequence = _pitches(array)
-    box = _box(problem, config)
-    if problem.lengths.policy == "dense":
-        return problem.device.tensor_map(array, TensorMap(
-            "u8", (columns, keys, heads, batch, 1), (row, head, sequence, sequence),
-            (COLUMNS, box, 1, 1, 1)))
-    return problem.device.tensor_map(array, TensorMap(
-        "u8", (columns, box, keys + box, heads, batch), (row, row, head, sequence),
-        (COLUMNS, box, 1, 1, 1)), -box * row)
-
-
-def _pitches(array: Any) -> tuple[int, int, int]:
-    """Bytes from row to row, head to head and sequence to sequence of [batch, rows, heads, d];
-    what a dimension of one element has for a stride means nothing."""
-    fill = -(-array.shape[3] // 16) * 16
-    sequence, row, head = (step if size > 1 else fill for size, step in
-                           zip(array.shape[:3], array.strides[:3], strict=True))
-    return row, head, sequence
