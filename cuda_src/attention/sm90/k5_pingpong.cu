@@ -1,21 +1,22 @@
 // Attention kernel 5, Hopper: no tile ends before the next has begun; what gpukit.attention runs.
 //
-// Three ideas over kernel 4. CTAs are persistent and take tiles longest first. The first product of a tile
-// is started together with the last one of the tile before, so that its output leaves and the first
-// softmax runs while tensor cores are busy: a tile of few keys would else be mostly beginning and end. And
-// warpgroups take turns at starting products, so that one's softmax falls under the other's products:
-// named barriers keep them half a step apart.
+// Four ideas over kernel 4. CTAs are persistent and take tiles longest first. Between tiles the loop does
+// not drain: the last product of one and the first of the next are started together, and results leave
+// while the new one runs; a tile of few keys would else be mostly beginning and end. Sums are rescaled
+// only where weights might overflow (lazy_softmax.cuh). And warpgroups take turns at starting products,
+// so that one's softmax falls under the other's products: named barriers keep them half a step apart.
 //
 // A step of a warpgroup, for block j of the keys (from the right, where masks are):
 //     my turn: start S = Q K_j^T, start O += P V_{j+1}; the next one's turn
-//     S there: scale, mask, maximum
-//     O there: rescale by what the maximum grew (or, of the tile before: store), P = 2^(S - max)
-// Exponentials wait for O although they need not: then rescaling and rounding issue in their shadow.
+//     S there: scale, mask; if a score is out of bounds: O there, a new base, rescale
+//     some of the weights P = 2^(S - base)
+//     O there: the others, and round them all
+// All exponentials could do without O. But rounding cannot, and it issues in their shadow.
 //
 // Napkin (d 128, 128 x 128): 4096 FLOP/clk make 2048 clk of products per step, of which 16384 ex2 at 16
-// a clk take 1024 and the rest of the softmax some 640 issue slots: all of it fits under the products of
-// the other warpgroup. From L2 come 64 KB a step: 32 bytes per clk and SM, 5.8 TB/s at 750 TFLOPS, about
-// what L2 gives. So clusters of two share keys by multicast where all tiles see the same.
+// a clk take 1024 and the rest of the softmax some 450 issue slots: all of it fits under the products of
+// the other warpgroup. From L2 come 64 KB a step: 32 bytes per clk and SM. Where all tiles see the same
+// keys, clusters of two share them by multicast.
 //
 // GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
 #include "attention/sm90/finish.cuh"
@@ -30,7 +31,9 @@ constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EARLY> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
-    static constexpr int SCORES = S::N / 2, FIRST = S::N / 8 * EARLY / 4 * 4;
+    static constexpr int SCORES = S::N / 2;
+    // Those whose exponentials are taken before the last sums are there, and those that are known by then.
+    static constexpr int FIRST = S::N / 8 * EARLY / 4 * 4, KNOWN = FIRST > 8 ? FIRST - 8 : 0;
 
     const Shared<S>& shared;
     const Call& call;
@@ -188,9 +191,9 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
             scale_rows(o, softmax.raise(s, c));
         }
         if constexpr (FIRST > 0) {
-            softmax.template weigh<0, FIRST - 8>(s, c);
+            softmax.template weigh<0, KNOWN>(s, c);
             const f32 known = softmax.sum[0] + softmax.sum[1];
-            softmax.template weigh<FIRST - 8, FIRST>(s, c);
+            softmax.template weigh<KNOWN, FIRST>(s, c);
             wgmma::after(known);
         }
         wgmma::wait<0>();
