@@ -88,6 +88,21 @@ def test_torch_tensors_say_what_they_hold() -> None:
     assert np.abs(out.get().astype(np.float64) - want).max() < 0.75
 
 
+def test_calls_that_have_been_made_before() -> None:
+    """The short way, with other arrays and other factors each time."""
+    cupy = pytest.importorskip("cupy")
+    for seed in range(4):
+        q, k, v = normal(seed, 1, 200, 4, 128), normal(7, 1, 300, 2, 128), normal(9, 1, 300, 2, 128)
+        factors = np.float32([1, 2]) * (seed + 1)
+        out, lse = gpukit.attention(*(cupy.asarray(x.view(np.uint8)) for x in (q, k, v)),
+                                    dtype="e4m3", v_scale=cupy.asarray(factors), q_scale=0.5,
+                                    mask="causal", return_lse=True)
+        scaled = v.astype(np.float64) * factors[:, None]
+        want = ref.oracle(q, k, scaled, Rules("causal", scale=0.5 / np.sqrt(128)))
+        assert np.abs(cupy.asnumpy(out).astype(np.float64) - want.out).max() < 0.25 * factors[1]
+        assert np.abs(cupy.asnumpy(lse) - want.lse).max() < 5e-3
+
+
 def test_replay_with_other_lengths_and_scales() -> None:
     cupy = pytest.importorskip("cupy")
     q, k, v = normal(1, 2, 300, 4, 128), normal(2, 2, 900, 2, 128), normal(3, 2, 900, 2, 128)

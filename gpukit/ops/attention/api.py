@@ -76,8 +76,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
                   page_table, ("dense", mask, window, chunk, top_left, scale, softcap, layout,
                                kernel, bool(return_lse)))
     words = Words(dtype, out_dtype, q_scale, k_scale, v_scale)
-    quick = None if words.given else forward_warm.call(given)
-    results = quick or _the_long_way(given, words)
+    results = (forward_warm.call(fp8_arguments.warm(given, words))
+               or _the_long_way(given, words))
     return results if return_lse else results[0]
 
 
@@ -109,7 +109,7 @@ def _the_long_way(given: Given, words: Words) -> tuple[Any, Any]:
                       out.swapaxes(1, 2) if swap else out, lse, batch, queries, keys, seen, rules,
                       lengths, _scales(function, words, batch, q, k, device))
     run(function, problem, kernel)
-    forward_warm.keep(given, problem, kernel, out, lse)
+    forward_warm.keep(fp8_arguments.warm(given, words), problem, kernel, out, lse)
     return out, lse
 
 
@@ -143,8 +143,8 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
                   kv_lengths, page_table, ("ragged", mask, window, chunk, top_left, scale, softcap,
                                            max_queries, kernel, bool(return_lse)))
     words = Words(dtype, out_dtype, q_scale, k_scale, v_scale)
-    quick = None if words.given else forward_warm.call(given)
-    results = quick or _the_long_ragged_way(given, words)
+    results = (forward_warm.call(fp8_arguments.warm(given, words))
+               or _the_long_ragged_way(given, words))
     return results if return_lse else results[0]
 
 
@@ -174,7 +174,7 @@ def _the_long_ragged_way(given: Given, words: Words) -> tuple[Any, Any]:
                           replace(lengths, q_offsets=q_offsets),
                           _scales(function, words, batch, q, k, device))
         run(function, problem, kernel)
-        forward_warm.keep(given, problem, kernel, out, lse)
+        forward_warm.keep(fp8_arguments.warm(given, words), problem, kernel, out, lse)
     return out, lse
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpukit.ops.attention import forward, run, warm
+from gpukit.ops.attention import forward, fp8, run, warm
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.warm import Cupy
 
@@ -73,7 +73,7 @@ def keep(given: Given, problem: Problem, kernel: str | None, out: Any, lse: Any)
         out, lse: as the caller gets them.
     """
     gpu = problem.device.properties.capability
-    if (problem.device.emulated or gpu != (9, 0) or kernel not in (None, "k5")
+    if (problem.device.emulated or gpu != (9, 0) or kernel not in (None, "k5", "k6")
             or not run.direct(problem)):
         return
     Cupy.learn()
@@ -83,7 +83,8 @@ def keep(given: Given, problem: Problem, kernel: str | None, out: Any, lse: Any)
     if len(_entries) >= _CAPACITY:
         _entries.clear()
     spans = warm.spans((problem.q, problem.k, problem.v, problem.out), problem.device)
-    _entries[key] = _Entry(forward.bind(problem), out.shape, out.dtype, out.nbytes,
+    bind = fp8.bind if problem.dtype == "e4m3" else forward.bind
+    _entries[key] = _Entry(bind(problem), out.shape, out.dtype, out.nbytes,
                            () if lse is None else lse.shape, spans)
 
 

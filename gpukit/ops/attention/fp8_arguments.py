@@ -13,6 +13,7 @@ from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
 from gpukit.ops import arrays
 from gpukit.ops.attention import arguments
+from gpukit.ops.attention.forward_warm import Given
 from gpukit.ops.attention.problem import Scales
 
 E4M3 = "e4m3"
@@ -33,6 +34,19 @@ class Words(NamedTuple):
     def given(self) -> bool:
         """Whether the caller said anything."""
         return any(value is not None for value in self)
+
+
+def warm(given: Given, words: Words) -> Given:
+    """The call as its short way knows it: with scales where others have what is added to scores."""
+    others = (given.slopes, given.bias, given.relative)
+    if not words.given or any(x is not None for x in others):
+        return given
+    scales = words[2:]
+    held = [x if isinstance(getattr(x, "shape", None), tuple) and not isinstance(x, np.generic)
+               else None for x in scales]
+    numbers = [None if array is not None else x for x, array in zip(scales, held, strict=True)]
+    return given._replace(slopes=held[0], bias=held[1], relative=held[2], words=(
+        *given.words[:-1], *words[:2], *numbers, given.words[-1]))
 
 
 def unpack(function: str, q: Any, k: Any, v: Any, words: Words) -> tuple[Any, Any, Any, bool]:
