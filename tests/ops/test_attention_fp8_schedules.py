@@ -59,6 +59,12 @@ def test_warpgroups_and_stages(wgs: int, stages: int) -> None:
     launched(config, 200, 120, "sliding_causal", window=40, heads=1)
 
 
+@pytest.mark.parametrize("words", [
+    {"turns": 2, "early": 3, "held": True}, {"turns": 0, "early": 4, "ready": True}], ids=str)
+def test_ways_of_a_step(words: dict[str, Any]) -> None:
+    launched(Config(Tile(32, 2, 2), workers=1, **words), 130, 140, "causal")
+
+
 def test_tiles_are_taken_from_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     tickets = np.zeros(1, np.uint32)
     monkeypatch.setattr(fp8, "counter", lambda device: tickets)
