@@ -73,6 +73,11 @@ LADDERS = (
            ("attention.k2", "attention.sm100.k3", "attention.sm100.k4"), ()),
     Ladder("Decoding", "attention/decode", ("attention.decode.d6", "attention.decode.d7"), ()),
     Ladder("Sampling", "sampling/ladder", tuple(f"sampling.s{i}" for i in range(1, 6)), ()),
+    Ladder("wgmma by hand", "wgmma", ("wgmma.multiply", "wgmma.probe", "wgmma.probe_registers"),
+           ()),
+    Ladder("Ceilings' kernels", "ceilings",
+           tuple(f"ceilings.{part}" for part in ("wgmma", "mma", "shared", "stream", "tma",
+                                                 "chase")), ()),
 )
 
 
