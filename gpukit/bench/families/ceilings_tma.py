@@ -17,7 +17,7 @@ from gpukit.errors import UnsupportedError
 from gpukit.kernels.spec import Value
 from gpukit.measure import Work
 
-_BYTES = 1 << 22  # that an SM asks for, at least: some 50 us
+_BYTES = 1 << 24  # that an SM asks for, at least: some 200 us
 
 
 class PreparedTma(common.Prepared):
