@@ -6,9 +6,9 @@
 // one group stays in flight, so what is measured is the rate at which the tensor cores take them.
 //
 // What to look for:
-//  - small N: an MMA takes no less than a fixed time, and A from shared memory is read anew for every N
-//    columns, so the rate falls off below N = 64 or so; A from registers helps there;
-//  - the number of warpgroups: one feeds all four tensor cores of an SM, two hide its gaps;
+//  - small N: an MMA takes no less than a fixed time, and one that reads A from shared memory takes
+//    longer, as A is read anew for every N columns; from N = 64 on the time is that of the products;
+//  - the number of warpgroups: one keeps all four tensor cores of an SM busy, more add nothing;
 //  - the data: zeros toggle no wires. Power, and with it the clock, differs; `cycles` does not.
 //
 // It cannot be optimised away: D is checked. The four steps of a turn multiply A1, -A1, A1, -A1 by B1,
