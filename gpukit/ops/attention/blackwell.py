@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from gpukit import kernels
@@ -58,13 +59,15 @@ def configure(problem: Problem) -> Config:
     section = 1
     if p.mask.policy != "full" or not dense:
         section = tiles.section(p.keys, p.d + p.dv, 2, p.kv_heads * p.batch) * share // group
-    return Config(stages=_stages(p), group=group, section=section)
+    return Config(stages=_stages(p.d, p.dv), group=group, section=section)
 
 
-def _stages(problem: Problem) -> int:
+@cache
+def _stages(d: int, dv: int) -> int:
+    """As many as shared memory holds."""
     spec = kernels.get("attention.sm100.k4")
     choices = next(t.choices for t in spec.tunables if t.name == "stages")
-    base = {"d": problem.d, "dv": problem.dv, "n": _N}
+    base = {"d": d, "dv": dv, "n": _N}
     return max(int(s) for s in choices if specs.shared_bytes({**base, "stages": s}) <= _SHARED)
 
 
