@@ -36,6 +36,16 @@ template <int N> __device__ __forceinline__ void take_registers() {
 __device__ __forceinline__ void sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
 }
+// The same, and whether `value` holds for any of them.
+__device__ __forceinline__ bool sync_any(int id, int threads, bool value) {
+    u32 any;
+    asm volatile("{ .reg .pred p;\n"
+                 "setp.ne.u32 p, %3, 0;\n"
+                 "barrier.cta.red.or.pred p, %1, %2, p;\n"
+                 "selp.u32 %0, 1, 0, p; }"
+                 : "=r"(any) : "r"(id), "r"(threads), "r"(u32(value)) : "memory");
+    return __any_sync(0xffffffff, any != 0);  // so that the assembler knows that a warp agrees
+}
 __device__ __forceinline__ void arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(threads) : "memory");
 }

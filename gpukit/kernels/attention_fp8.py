@@ -39,7 +39,7 @@ def _params(names: str) -> tuple[Param, ...]:
 K6 = KernelSpec(
     name="attention.sm90.k6", source="attention/sm90/k6_fp8.cu",
     entry="k6_fp8<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {ready}, Ways<{turns}, {early}, {held}, {lowered}, {polys}>>",
+          "attention::Keys::{keys}, {ready}, Ways<{turns}, {early}, {held}, {lowered}, {polys}, {blind}>>",
     summary="e4m3 operands: values are transposed in shared memory, weights rounded to 8 bits",
     archs=("sm_90a",),
     tunables=(
@@ -47,14 +47,15 @@ K6 = KernelSpec(
         Tunable("d", HEAD_DIMS, 128, "columns of a head of q and k"),
         Tunable("dv", HEAD_DIMS, 128, "columns of a head of v and out"),
         Tunable("n", HEAD_DIMS, 160, "keys per step"),
-        Tunable("stages", (1, 2, 4), 2, "blocks of keys in flight, and as many of values"),
+        Tunable("stages", (1, 2, 3, 4), 2, "blocks of keys in flight, and as many of values"),
         *(_TUNABLES[name] for name in ("wgs", "mask", "keys")),
         Tunable("ready", (0, 1), 0, "whether values come transposed"),
         Tunable("turns", (0, 1, 2, 3), 1, "whether warpgroups take turns, and when one goes on"),
         Tunable("early", (0, 1, 2, 3, 4), 0, "quarters of exponentials that do not wait for sums"),
         Tunable("held", (0, 1), 0, "whether queries are held in registers"),
         Tunable("lowered", (0, 1), 0, "whether weights are rounded by integer arithmetic"),
-        Tunable("polys", (0, 1, 2, 3), 0, "eighths of exponentials that are polynomials")),
+        Tunable("polys", (0, 1, 2, 3), 0, "eighths of exponentials that are polynomials"),
+        Tunable("blind", (0, 1), 0, "whether no maxima are looked for")),
     params=(
         Param("q", "tensor_map", "[batch, heads / group, queries, group, d], bytes"),
         Param("k", "tensor_map", "[batch, heads, keys, 1, d], or rows by two coordinates"),

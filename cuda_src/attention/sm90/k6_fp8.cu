@@ -23,7 +23,7 @@
 
 using namespace attention;
 
-constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
+constexpr int BARRIER_TURN = 1, BARRIER_AGAIN = 4;  // and the following: one per warpgroup
 
 template <class S, Mask MASK, Keys KEYS> using Work = Job<S, MASK, KEYS, 1>;
 
@@ -34,15 +34,23 @@ template <class S, Mask MASK, Keys KEYS> using Work = Job<S, MASK, KEYS, 1>;
 //   HELD     queries are held in registers, not read from shared memory at every step
 //   LOWERED  weights are rounded by integer arithmetic
 //   POLYS    eighths of the exponentials that are polynomials
-template <int TURNS_, int EARLY_, bool HELD_, bool LOWERED_, int POLYS_> struct Ways {
+//   BLIND    no maxima are looked for
+template <int TURNS_, int EARLY_, bool HELD_, bool LOWERED_, int POLYS_, bool BLIND_> struct Ways {
     static constexpr int TURNS = TURNS_, EARLY = EARLY_, POLYS = POLYS_;
-    static constexpr bool HELD = HELD_, LOWERED = LOWERED_;
+    static constexpr bool HELD = HELD_, LOWERED = LOWERED_, BLIND = BLIND_;
+};
+
+template <bool BLIND, bool LOWERED> struct Chosen {
+    using Softmax = Softmax8<LOWERED>;
+};
+template <bool LOWERED> struct Chosen<true, LOWERED> {
+    using Softmax = BlindSoftmax<LOWERED>;
 };
 
 // A consumer warpgroup.
 template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer {
     using W = Work<S, MASK, KEYS>;
-    using Softmax = Softmax8<WAYS::LOWERED>;
+    using Softmax = typename Chosen<WAYS::BLIND, WAYS::LOWERED>::Softmax;
     static constexpr int SCORES = S::N / 2, FIRST = S::N / 8 * WAYS::EARLY / 4 * 4;
 
     const Shared<S>& shared;
@@ -104,15 +112,16 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
         if constexpr (WAYS::HELD) start_scores8<S>(s, q, shared.k(stage(blocks)));
         else start_scores8<S>(s, shared.q(wg), shared.k(stage(blocks)));
     }
-    // Scores are there: their operands may go, and those of hidden keys.
-    __device__ __forceinline__ void scores_done(typename S::Scores& s, i32 j) {
+    __device__ __forceinline__ void scores_done(typename S::Scores& s, i32 j) const {
         wgmma::hold(s);
+        if (j >= whole[1] || (MASK == Mask::window && j < whole[0])) hide<MASK>(s, seen, j * S::N);
+    }
+    __device__ __forceinline__ void release_keys(i32 j) {
         release(shared.k_empty(stage(blocks++)));
         if (!WAYS::HELD && j == first) {
             release(shared.q_empty(wg));
             q_parity ^= 1;
         }
-        if (j >= whole[1] || (MASK == Mask::window && j < whole[0])) hide<MASK>(s, seen, j * S::N);
     }
 
     __device__ __forceinline__ void await_values(u32 block) const {
@@ -133,9 +142,14 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
     __device__ __forceinline__ void weigh_first(typename S::Weights& p, typename S::Scores& s,
                                                 Softmax& softmax, i32 j) {
         scores_done(s, j);
+        release_keys(j);
         softmax = Softmax();
-        softmax.raise(s, c);
-        softmax.template weigh<0, SCORES, WAYS::POLYS>(s, c);
+        if constexpr (WAYS::BLIND) {
+            softmax.renew(s, c);
+        } else {
+            softmax.raise(s, c);
+            softmax.template weigh<0, SCORES, WAYS::POLYS>(s, c);
+        }
         pack_all8<WAYS::LOWERED>(p, s);
     }
 
@@ -186,6 +200,13 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
         wgmma::wait<1>();
         pass_turn<2>();
         scores_done(s, j);
+        if constexpr (WAYS::BLIND) return weigh_blindly(o, p, s, softmax, j);
+        else weigh(o, p, s, softmax, j);
+    }
+
+    __device__ __forceinline__ void weigh(typename S::Sums& o, typename S::Weights& p,
+                                          typename S::Scores& s, Softmax& softmax, i32 j) {
+        release_keys(j);
         if (__any_sync(0xffffffff, softmax.outgrown(s))) {
             wgmma::wait<0>();
             wgmma::hold(o);
@@ -197,6 +218,28 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
         pass_turn<3>();
         values_done(o, p, blocks - 2);  // `blocks` has gone on
         softmax.template weigh<FIRST, SCORES, WAYS::POLYS>(s, c);
+        pack_all8<WAYS::LOWERED>(p, s);
+    }
+
+    __device__ __forceinline__ void weigh_blindly(typename S::Sums& o, typename S::Weights& p,
+                                                  typename S::Scores& s, Softmax& softmax, i32 j) {
+        softmax.template weigh<0, FIRST, 0>(s, c);
+        if constexpr (FIRST > 0) wgmma::after(c[0]);
+        wgmma::wait<0>();
+        pass_turn<3>();
+        values_done(o, p, blocks - 1);
+        softmax.template weigh<FIRST, SCORES, 0>(s, c);
+        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown())) {
+            wgmma::hold(s);
+            wgmma::fence();
+            start_scores(s);
+            wgmma::wait<0>();
+            scores_done(s, j);
+            scale_rows(o, softmax.renew(s, c));
+        } else {
+            softmax.accept();
+        }
+        release_keys(j);
         pack_all8<WAYS::LOWERED>(p, s);
     }
 
@@ -219,8 +262,8 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
         const i64 batch = call.lengths.q_offsets != nullptr ? 0 : job.batch;
         const i64 first = job.sequence.q_first;
         const f32 scale = scales.values(job.batch, job.head / call.share);
-        finish_row8<0>(to, row_of(call, job, wg, 0), batch, first, o, softmax, scale);
-        finish_row8<1>(to, row_of(call, job, wg, 1), batch, first, o, softmax, scale);
+        finish_row8<0, OUT, WAYS::LOWERED>(to, row_of(call, job, wg, 0), batch, first, o, softmax, scale);
+        finish_row8<1, OUT, WAYS::LOWERED>(to, row_of(call, job, wg, 1), batch, first, o, softmax, scale);
     }
 
     // A tile without keys.

@@ -32,6 +32,7 @@ class Config:
     ready: bool = False
     lowered: bool = False
     polys: int = 0
+    blind: bool = False
     workers: int = 0
 
 
@@ -121,7 +122,7 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
             "stages": tile.stages, "mask": problem.mask.policy, "keys": problem.lengths.policy,
             "turns": config.turns if tile.wgs > 1 else 0, "early": config.early,
             "held": int(config.held), "ready": int(config.ready), "lowered": int(config.lowered),
-            "polys": config.polys}
+            "polys": config.polys, "blind": int(config.blind)}
 
 
 def _steps(array: Any) -> tuple[int, int]:
