@@ -18,7 +18,7 @@ constexpr f32 SLACK8 = 1.75f;
 
 template <bool LOWERED> struct Softmax8 {
     f32 sum[2] = {0.0f, 0.0f};  // of this thread's columns only
-    f32 base[2] = {0.0f, 0.0f};
+    f32 base[2] = {-1e30f, -1e30f};
     f32 limit[2] = {minus_infinity(), minus_infinity()};  // of scores
 
     // Whether a score of this thread is beyond its row's limit.
