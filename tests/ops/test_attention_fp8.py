@@ -102,6 +102,15 @@ def test_scales() -> None:
         judge(got, ref.oracle(*scaled), 3.0)
 
 
+@pytest.mark.parametrize("factor", [1e-6, 30.0, 1000.0])
+def test_scores_that_grow_from_block_to_block(factor: float) -> None:
+    """Keys are walked from the last one, of the smallest scores, to the first."""
+    q, k, v = triple(130, 200)
+    k = (k.astype(np.float32) * np.linspace(3, 0.2, 200)[:, None, None]).astype(E4M3)
+    got = gpukit.attention(q, k, v, mask="causal", q_scale=factor, return_lse=True)
+    judge(got, ref.oracle(q, k, v, Rules("causal", scale=factor / 8)))
+
+
 @pytest.mark.parametrize("mask", ["null", "causal"])
 def test_ragged(mask: str) -> None:
     q_offsets, kv_offsets = (np.array(x, np.uint32) for x in ((0, 30, 30, 100), (0, 50, 90, 130)))
