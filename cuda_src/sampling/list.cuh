@@ -1,10 +1,10 @@
 // Rows with a small k: the few tokens that may be kept, on a list in CTA 0, and its search there.
 #pragma once
 
-#include "sampling/row.cuh"
+#include "sampling/row_finish.cuh"
 
 template <int THREADS, int CLUSTER, int CANDIDATES> struct Listing {
-    using Row = RowTeam<THREADS, CLUSTER, CANDIDATES>;
+    using Row = WholeRow<THREADS, CLUSTER, CANDIDATES>;
     static constexpr int WARPS = Row::WARPS, MAXIMA = CLUSTER * Row::GROUPS;
 
     Row& row;
@@ -76,7 +76,7 @@ template <int THREADS, int CLUSTER, int CANDIDATES> struct Listing {
 
 // How the row's settings choose between the list and the whole row.
 template <int THREADS, int CLUSTER, int CANDIDATES>
-__device__ __forceinline__ Outcome decide(RowTeam<THREADS, CLUSTER, CANDIDATES>& row,
+__device__ __forceinline__ Outcome decide(WholeRow<THREADS, CLUSTER, CANDIDATES>& row,
                                           const Weigh& weigh) {
     using List = Listing<THREADS, CLUSTER, CANDIDATES>;
     if (row.top <= key::NOTHING) return {};

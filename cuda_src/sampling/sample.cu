@@ -7,7 +7,7 @@
 //   largest of these maxima, and not many more do: whoever reaches it goes onto a list of CANDIDATES
 //   in CTA 0, which finishes alone (list.cuh). Two barriers of the cluster in all.
 // - Rows without a small k, or with too many ties, search their thresholds over the whole cluster's
-//   shared memory, a few pivots at a time (row.cuh).
+//   shared memory, a few pivots at a time (row.cuh, row_finish.cuh).
 //
 // Sums of probabilities are integers (mass.cuh) and the token is where their running sum, in the order
 // of tokens, passes a Philox number: the result depends on the row, its settings, its seed and
@@ -47,7 +47,7 @@ sample(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     }
     cluster::wait();  // nobody writes into a CTA that has not started
 
-    RowTeam<THREADS, CLUSTER, CANDIDATES> team(s, x, part, settings, V, joint, distribution);
+    WholeRow<THREADS, CLUSTER, CANDIDATES> team(s, x, part, settings, V, joint, distribution);
     if (offsets) seen.best = team.own_maximum();
     team.share_maxima(seen);
     const Weigh weigh(key::value(team.top), team.greedy() ? 1.0f : settings.temperature);

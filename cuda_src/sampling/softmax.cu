@@ -46,23 +46,21 @@ template <class T, int VEC> struct BlockOfRow {
 
     // From the stage, but for what is left of 16 bytes at the row's end.
     __device__ __forceinline__ void read(const T* stage, const T* row, f32 (&x)[32]) const {
-        using Run = Vec<T, RUN>;
 #pragma unroll
         for (int i = 0; i < 32; i += RUN) {
             const int at = Logits<T, VEC>::at(warp::lane(), i);
-            Run run;
-#pragma unroll
-            for (int j = 0; j < RUN; ++j) run.lane[j] = from_f32<T>(-INF);
-            if (at < whole()) run = *reinterpret_cast<const Run*>(stage + at);
-            else if (at < count) tail(row + base + at, count - at, run);
+            Vec<T, RUN> run;
+            if (at < whole()) run = *reinterpret_cast<const Vec<T, RUN>*>(stage + at);
+            else run = tail(row + base, at);
 #pragma unroll
             for (int j = 0; j < RUN; ++j) x[i + j] = to_f32(run.lane[j]);
         }
     }
-    __device__ __forceinline__ static void tail(const T* from, int n, Vec<T, RUN>& run) {
+    __device__ __forceinline__ Vec<T, RUN> tail(const T* from, int at) const {
+        Vec<T, RUN> run;
 #pragma unroll
-        for (int j = 0; j < RUN; ++j)
-            if (j < n) run.lane[j] = from[j];
+        for (int j = 0; j < RUN; ++j) run.lane[j] = at + j < count ? from[at + j] : from_f32<T>(-INF);
+        return run;
     }
 
     template <int OUT_VEC, Cache CACHE, class OUT>

@@ -12,7 +12,7 @@ template <class Ends> __device__ __noinline__ void finish_list() {
 template <class Ends> __device__ __noinline__ void finish_row() {
     Ends::find_thresholds();
     Ends::resume([&](Ends& ends, const Task& task) {
-        return ends.from_blocks(task.all, task.bound, false);
+        return ends.from_blocks(task.mass, task.bound, false);
     });
 }
 
@@ -122,36 +122,38 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
 
     // --- rows whose kept tokens are not all on the list: further readings of the row ---
 
-    // Leaves in the task the key that kept tokens reach, and what they weigh.
+    // Leaves in the task the key that kept tokens reach, and what they weigh: first for k, then for
+    // top-p, by one piece of code.
     __device__ __forceinline__ static void find_thresholds() {
         auto& s = here<typename Row::Shared>();
-        Row row = Row::again();
-        Finish ends = of(row);
-        ends.narrow_down(s.task);
+        Task& task = s.task;
+        Narrowing<Row> wide = {s, s.search};
+#pragma unroll 1
+        for (int turn = task.k ? 0 : 1; turn < 2; ++turn) {
+            const bool masses = turn == 1;
+            if (masses) note(task, task.bound, task.whole ? task.all : wide.total(task.bound));
+            if (masses && !(task.top_p < 1.0f)) break;
+            const u64 need = masses ? fraction(task.top_p, task.joint ? task.all : task.mass) : task.k;
+            if (masses && need > task.mass) break;
+            const u32 limit = wide.narrow(range(masses, need));
+            note(task, limit, masses ? wide.total(limit) : 0);
+        }
     }
 
-    __device__ __forceinline__ void narrow_down(Task& task) {
-        u32 limit = task.bound;
-        u64 mass = 0;
-        Narrowing<Row> wide = {row, s, s.search};
-        // First for k, then for top-p: one piece of code for both.
-#pragma unroll 1
-        for (int turn = 0; turn < 3; ++turn) {
-            if (turn == 0 ? !k : turn == 1 && !(top_p < 1.0f)) continue;
-            if (turn > 0) mass = turn == 1 && task.whole ? task.all : wide.total(limit);
-            if (turn == 2) break;
-            const u64 need = turn == 0 ? k : fraction(top_p, joint ? task.all : mass);
-            if (turn == 1 && need > mass) continue;
-            u32 from = limit;
-            if (turn == 1)
-                from = max(limit, key_of_weight(0.999f * (f32(mass - need) /
-                                                          (MASS_UNIT * f32(row.blocks.V)))));
-            const bool known = turn == 1 && task.high;
-            limit = wide.narrow({known ? task.low : from, known ? task.high : row.top, from, row.top, need,
-                                 turn == 1});
-        }
+    // Where a threshold lies: for a mass above those keys whose tokens together weigh too little.
+    __device__ __forceinline__ static Search range(bool masses, u64 need) {
+        auto row = Row::again();
+        const Task& task = row.s.task;
+        u32 from = task.bound;
+        const f32 spare = f32(task.mass - need) / (MASS_UNIT * f32(row.blocks.V));
+        if (masses) from = max(from, of(row).key_of_weight(0.999f * spare));
+        const bool known = masses && task.high;
+        return {known ? task.low : from, known ? task.high : row.top, from, row.top, need, masses};
+    }
+
+    __device__ __forceinline__ static void note(Task& task, u32 limit, u64 mass) {
         __syncthreads();
-        if (threadIdx.x == 0) task.bound = limit, task.all = mass;
+        if (threadIdx.x == 0) task.bound = limit, task.mass = mass;
         __syncthreads();
     }
 
@@ -205,11 +207,12 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
             row.dismiss();
             const int n = s.listed;
             if (n <= MOST_COMPARED) return few(n, all);
-            hand_on({all, bound, k, n, top_p, joint});
+            hand_on({all, bound, k, n, top_p, joint, false, 0, 0, 0});
             finish_list<Finish>();
         } else {
             const u32 least = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
-            hand_on({all, max(key::NOTHING + 1, least), k, 0, top_p, joint, !filtered, edge.low, edge.high});
+            hand_on({all, max(key::NOTHING + 1, least), k, 0, top_p, joint, !filtered, edge.low, edge.high,
+                     0});
             finish_row<Finish>();
         }
         __syncthreads();

@@ -18,10 +18,11 @@ struct PartMass {
 template <class Row> struct Narrowing {
     static constexpr int WARPS = Row::WARPS, THREADS = WARPS * 32;
 
-    Row& row;
     typename Row::Shared& s;
     Search& at;
     bool counted = false;  // the blocks' masses are those of the limit found last
+
+    __device__ __forceinline__ static Row row() { return Row::again(); }
 
     // Counts by the parts of a range, the part where the threshold lies, until its tokens fit the list.
     // Masses of parts are estimates; the listing, which weighs all that is above, is where the answer is
@@ -35,7 +36,7 @@ template <class Row> struct Narrowing {
                 if (!at.masses && at.above + at.inside == at.need) return at.low;
                 continue;
             }
-            row.order(Sweep::list, at.low, at.high);
+            row().order(Sweep::list, at.low, at.high);
             if (at.masses && !proven(s.listed)) continue;
             return s.listed <= LIST ? among(s.listed) : at.low;
         }
@@ -48,9 +49,9 @@ template <class Row> struct Narrowing {
     }
 
     __device__ __forceinline__ void narrow_once() {
-        row.order(Sweep::count, at.low, at.high);
+        row().order(Sweep::count, at.low, at.high);
         const Ruler ruler(at.low, at.high);
-        const PartMass mass = {ruler, row.weigher(), s.settings.min_p};
+        const PartMass mass = {ruler, row().weigher(), s.settings.min_p};
         if (at.masses) weigh_bins(mass);
         s.bins.find(at.need - at.above);
         u32 part = s.bins.found, parts = 1;
@@ -86,7 +87,7 @@ template <class Row> struct Narrowing {
     // Whether the listed tokens hold the threshold of a mass, all of them or all equal; if not, the
     // search goes on beside or among them.
     __device__ __forceinline__ bool proven(int n) {
-        const Weigh weigh = row.weigher();
+        const Weigh weigh = row().weigher();
         const u64 above = block_sum();
         u64 inside = 0;
         for (int i = threadIdx.x; i < min(n, LIST); i += THREADS) inside += listed_mass(weigh, i);
@@ -112,14 +113,14 @@ template <class Row> struct Narrowing {
 
     // The threshold among the listed tokens, whose masses then join those of their blocks.
     __device__ __forceinline__ u32 among(int n) {
-        const Weigh weigh = row.weigher();
+        const Weigh weigh = row().weigher();
         const u64 need = at.need - at.above;
         const bool masses = at.masses;
         const u32 limit = select<THREADS>(s.bins, {at.low, at.high}, need, need, [&](auto add) {
             for (int i = threadIdx.x; i < n; i += THREADS)
                 add(s.key[i], masses ? listed_mass(weigh, i) : 1ull);
         });
-        const u32 tokens = row.blocks.first(1, 0);
+        const u32 tokens = row().blocks.first(1, 0);
         for (int i = threadIdx.x; i < n; i += THREADS)
             if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], listed_mass(weigh, i));
         __syncthreads();
@@ -129,12 +130,13 @@ template <class Row> struct Narrowing {
 
     // The mass of all tokens from `limit`, and that of each block.
     __device__ __forceinline__ u64 total(u32 limit) {
-        if (!counted) row.order(Sweep::list, limit, limit - 1);
+        if (!counted) row().order(Sweep::list, limit, limit - 1);
         return block_sum();
     }
     __device__ __forceinline__ u64 block_sum() {
         u64 sum = 0;
-        for (int b = threadIdx.x; b < row.blocks.count; b += THREADS) sum += s.draw.block[b];
+        const int count = row().blocks.count;
+        for (int b = threadIdx.x; b < count; b += THREADS) sum += s.draw.block[b];
         sum = team::cta_sum<WARPS>(sum, s.sums[0]);
         __syncthreads();
         return sum;

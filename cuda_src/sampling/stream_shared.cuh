@@ -16,13 +16,14 @@ struct Order {
     u32 low, high;
 };
 
-// What the rarer ways of finishing a row are asked, by way of shared memory.
+// What the rarer ways of finishing a row are asked, by way of shared memory, in pieces of 16 bytes.
 struct alignas(16) Task {
     u64 all;  // the row's mass, where it counts
     u32 bound;
     i32 k, listed;
     f32 top_p;
-    u32 joint, whole, low, high, unused;  // low, high: where a nucleus ends, if known; 16 bytes a piece
+    u32 joint, whole, low, high;  // low, high: where a nucleus ends, if known
+    u64 mass;                     // of what is kept
 };
 
 // A search for the least key of what `need` of the row's tokens, or of its mass, is made of: the range

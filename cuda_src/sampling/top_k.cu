@@ -13,9 +13,11 @@
 
 // Out of line, from what is in shared memory: a rare, long way must not cost the short one registers.
 template <class Top> __device__ __noinline__ void list_widely(i32 k) {
+    const u32 limit = Top::read_again(k);
     auto row = Top::Row::again();
     Top top = {row, row.s, k};
-    top.read_again();
+    if (threadIdx.x < 32) top.first_equals(limit, k - row.s.listed);
+    __syncthreads();
 }
 
 template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct TopK {
@@ -26,25 +28,30 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct TopK {
     typename Row::Shared& s;
     const i32 k;
 
+    __device__ __forceinline__ f32 log_mass() {
+        const Weigh weigh = row.weigher();
+        return weigh.max + logf(f32(row.row_mass(weigh)) / (MASS_UNIT * weigh.unit));
+    }
+
     // Puts all that may be among the k largest on the list; how many those are.
-    __device__ __forceinline__ int collect(const Ends& finish) {
+    __device__ __forceinline__ int collect() {
+        const Ends finish = {row, s, row.weigher(), k, 1.0f, false};
         const u32 bound = finish.lower_bound(true);
         if (bound && row.gather(bound)) row.dismiss();
         else list_widely<TopK>(k);
         return s.listed;
     }
 
-    // By further readings of the row: all above the k-th value, then the first that equal it.
-    __device__ __forceinline__ void read_again() {
-        Narrowing<Row> wide = {row, s, s.search};
-        const u32 limit = wide.narrow(
-            {key::NOTHING + 1, row.top, key::NOTHING + 1, row.top, u64(k), false});
+    // By further readings of the row, lists all above the k-th value, which it returns.
+    __device__ __forceinline__ static u32 read_again(i32 k) {
+        auto& s = here<typename Row::Shared>();
+        Narrowing<Row> wide = {s, s.search};
+        const u32 limit = wide.narrow({key::NOTHING + 1, s.top, key::NOTHING + 1, s.top, u64(k), false});
         __syncthreads();  // whoever looked at the list has gone on
-        if (limit < row.top) row.order(Sweep::list, limit + 1, row.top);
+        if (limit < s.top) wide.row().order(Sweep::list, limit + 1, s.top);
         else if (threadIdx.x == 0) s.listed = 0;
         __syncthreads();
-        if (threadIdx.x < 32) first_equals(limit, k - s.listed);
-        __syncthreads();
+        return limit;
     }
 
     // By one warp: lists the first `wanted` tokens of this key.
@@ -91,30 +98,25 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     using Row = StreamRow<T, VEC, THREADS, CLUSTER, MOST>;
     auto& s = here<typename Row::Shared>();
     const i64 at = blockIdx.x / CLUSTER;
-    const i32 k = min(V, per_row ? min(width, max(0, per_row[at])) : width);
+    const i32 asked = per_row ? min(width, max(0, per_row[at])) : width;
     Row row = {s, {logits + at * pitch, nullptr, u32(V)}, Blocks(V),
                CLUSTER > 1 ? cluster::rank() : 0};
-    const auto stage = row.start({1.0f, 1.0f, 0.0f, k, 0, 0}, false);
+    const auto stage = row.start({1.0f, 1.0f, 0.0f, min(V, asked), 0, 0}, false);
     Row::meet();  // nobody writes into a CTA that has not started
     row.survey(stage, log_sum != nullptr, Weigh(0.0f, 1.0f), {});
     if (row.rank) {
         row.obey();
         return;
     }
-    int n = 0;
-    if (row.top > key::NOTHING) {
-        Finish<T, VEC, THREADS, CLUSTER, MOST> finish = {row, s, row.weigher(),
-                                                               k, 1.0f, false};
-        TopK<T, VEC, THREADS, CLUSTER, MOST> top = {row, s, k};
-        if (log_sum) {
-            const u64 mass = row.row_mass(finish.weigh);
-            if (threadIdx.x == 0) log_sum[at] = key::value(row.top) + logf(f32(mass) / (MASS_UNIT * finish.weigh.unit));
-        }
-        if (k) n = top.collect(finish);
-        top.sort(n);
-    } else if (log_sum && threadIdx.x == 0) {
-        log_sum[at] = -INF;
+    const i32 k = s.settings.top_k;
+    const bool any = row.top > key::NOTHING;
+    TopK<T, VEC, THREADS, CLUSTER, MOST> top = {row, s, k};
+    if (log_sum) {
+        const f32 sum = any ? top.log_mass() : -INF;
+        if (threadIdx.x == 0) log_sum[at] = sum;
     }
+    const int n = any && k ? top.collect() : 0;
+    if (any) top.sort(n);
     for (int i = threadIdx.x; i < width; i += THREADS) {
         const bool there = i < k && i < n;
         values[at * width + i] = there ? key::value(u32(s.sorted[i] >> 32)) : -INF;

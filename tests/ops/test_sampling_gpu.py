@@ -133,3 +133,30 @@ def test_drafts_and_beams() -> None:
     np.testing.assert_array_equal(beams[0], want_beams)
     np.testing.assert_array_equal(tokens[0], want_tokens)
     np.testing.assert_allclose(totals[0], want_totals, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.5}, {"top_k": 1 << 23},
+                                     {"min_p": 0.5, "top_p": 0.25}], ids=str)
+def test_equal_logits_beyond_2_to_the_23(options: dict[str, Any]) -> None:
+    """Masses still add up: tokens come from every quarter of the row (false alarm below 1e-6)."""
+    width = (1 << 24) + 1000
+    x = on_gpu(np.zeros((1, width), np.float32))
+    tokens = [int(sampling.sample(x, seed=seed, **options)[0]) for seed in range(64)]
+    assert np.histogram(tokens, 4, (0, width))[0].min() > 0
+
+
+@pytest.mark.parametrize("top_p", [0.3, 0.9, 0.99])
+@pytest.mark.parametrize("scale", [0.1, 2.0, 8.0])
+def test_nuclei_of_any_size(scale: float, top_p: float) -> None:
+    import cupy
+
+    settings = Settings(0.8, 0, top_p)
+    for host in (random(2, 128256, 3) * scale).astype(np.float32):
+        distribution = cupy.empty((1, len(host)), np.float32)
+        ids = sampling.sample(on_gpu(host[None]), temperature=0.8, top_p=top_p, seed=5,
+                              distribution=distribution)
+        nominal, surely, perhaps = (ref.distribution(host, settings, s) for s in (0, SLACK, -SLACK))
+        kept = on_host(distribution)[0] > 0
+        assert not (kept & (perhaps == 0)).any()
+        assert kept[(surely > 0) & (nominal > 1e-12)].all()
+        assert any(int(ids[0]) in ref.draw(p, 5, 0, 1e-5) for p in (nominal, surely, perhaps))
