@@ -20,6 +20,13 @@ __device__ __forceinline__ void store(u32 remote, u64 value) {
     asm volatile("st.shared::cluster.u64 [%0], %1;" :: "r"(remote), "l"(value) : "memory");
 }
 
+// The same, announced to an mbarrier of that CTA, which expects 8 bytes for it: no fence, so nobody
+// waits for what else is on its way, as a barrier of the cluster does.
+__device__ __forceinline__ void store_async(u32 remote, u64 value, u32 remote_barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];"
+                 :: "r"(remote), "l"(value), "r"(remote_barrier) : "memory");
+}
+
 __device__ __forceinline__ u32 load(u32 remote) {
     u32 value;
     asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(remote) : "memory");

@@ -1,6 +1,6 @@
 // Softmax of each row at its temperature, every warp with one or two blocks of the row in its registers.
 //
-// A cluster of CTAs takes a row, then the next: one read, one write, one barrier of the cluster. Every
+// A cluster of CTAs takes a row, then the next: one read, one write, one exchange between them. Every
 // warp finds the maximum of its logits and the sum of their exponentials relative to it; all warps learn
 // all these pairs, combine them in the same order, and scale what they hold. With STAGES the logits of
 // that many rows to come arrive by bulk copies meanwhile, so that reads and writes overlap.
@@ -16,10 +16,41 @@
 #include "sampling/mass.cuh"
 #include "sampling/settings.cuh"
 
-// Of each block the maximum and the sum of exponentials, and the first maximum where it matters.
-template <int WARPS> struct SoftmaxBoard {
-    u64 pair[2][WARPS];
+// Of each warp's blocks the maximum and the sum of exponentials, and the first maximum where it matters.
+template <int WARPS, int CLUSTER> struct SoftmaxBoard {
+    u64 pair[2][WARPS];  // two sets in turn where one CTA has the row
     u32 first[2][WARPS];
+    mbarrier::Barrier arrived;
+
+    __device__ __forceinline__ void start() {
+        if (CLUSTER > 1 && threadIdx.x == 0) mbarrier::init(&arrived, 1), mbarrier::fence_init();
+        if constexpr (CLUSTER > 1) cluster::sync(), cluster::arrive();
+    }
+
+    // Every warp's pair goes to every CTA; all of them, in this one. Stores that an mbarrier counts need
+    // no fence: the cluster's barrier has one, which waits until what was written before is written.
+    __device__ __forceinline__ const u64 (&exchange(int turn, int me, u64 mine))[WARPS] {
+        if constexpr (CLUSTER == 1) {
+            if (warp::lane() == 0) pair[turn & 1][me] = mine;
+            __syncthreads();
+            return pair[turn & 1];
+        } else {
+            cluster::wait();  // everyone has read the pairs of the row before
+            if (threadIdx.x == 0) mbarrier::arrive_and_expect(&arrived, WARPS * sizeof(u64));
+            if (const u32 to = warp::lane(); to < CLUSTER)
+                dsmem::store_async(dsmem::at(&pair[0][me], to), mine, dsmem::at(&arrived, to));
+            mbarrier::wait(&arrived, turn & 1);
+            return pair[0];
+        }
+    }
+
+    // This warp has read the pairs. The fence comes before the row is written: a row ago much was.
+    __device__ __forceinline__ void done() const {
+        if constexpr (CLUSTER > 1) cluster::arrive();
+    }
+    __device__ __forceinline__ void end() const {
+        if constexpr (CLUSTER > 1) cluster::wait();
+    }
 };
 
 __device__ __forceinline__ u64 pack(f32 most, f32 sum) {
@@ -202,7 +233,7 @@ softmax(const T* logits, const f32* temperature, OUT* out, i64 pitch, i64 out_pi
         f32 temperature0, i64 rows) {
     constexpr int WARPS = THREADS / 32, ALL = WARPS * CLUSTER;
     extern __shared__ __align__(128) u8 memory[];
-    __shared__ SoftmaxBoard<ALL> board;
+    __shared__ SoftmaxBoard<ALL, CLUSTER> board;
     using Own = RowWarp<T, VEC, PER, STAGES, KEEP>;
     __shared__ mbarrier::Barrier full[WARPS][Own::RING];
     const u32 rank = CLUSTER > 1 ? cluster::rank() : 0;
@@ -220,7 +251,7 @@ softmax(const T* logits, const f32* temperature, OUT* out, i64 pitch, i64 out_pi
         for (int i = 0; i < STAGES; ++i)
             if (start + i * teams < rows) own.fetch(i, logits + (start + i * teams) * pitch);
     }
-    if constexpr (CLUSTER > 1) cluster::sync();  // nobody writes into a CTA that has not started
+    board.start();
     i64 row = start;
     for (int turn = 0; row < rows; row += teams, ++turn) {
         f32 x[PER][32];
@@ -233,29 +264,26 @@ softmax(const T* logits, const f32* temperature, OUT* out, i64 pitch, i64 out_pi
         const bool raw = !(t > 1e-5f) || most == LARGEST;
         f32 sum = 1.0f;
         if (!raw && most > -INF) sum = own.sum(x, Weigh(most, t));
-        const int parity = turn & 1;
-        if (warp::lane() < CLUSTER)
-            dsmem::store(dsmem::at(&board.pair[parity][me], warp::lane()), pack(most, sum));
-        meet();
-
+        const auto& pairs = board.exchange(turn, me, pack(most, sum));
         f32 top;
-        const f32 all = combine(board.pair[parity], t, top);
+        const f32 all = combine(pairs, t, top);
         f32 scale = most > -INF ? Weigh(top, t)(most) / all : 0.0f;
         if (top == -INF || !(t > 1e-5f) || top == LARGEST) {
             u32 first = top > -INF && most == top ? own.first_of(x, top) : 0xffffffff;
             if (warp::lane() < CLUSTER)
-                dsmem::store(dsmem::at(&board.first[parity][me], warp::lane()), first);
+                dsmem::store(dsmem::at(&board.first[turn & 1][me], warp::lane()), first);
             meet();
-            for (int w = 0; w < ALL; ++w) first = min(first, board.first[parity][w]);
+            for (int w = 0; w < ALL; ++w) first = min(first, board.first[turn & 1][w]);
             own.one_hot(x, first);
             scale = 1.0f;
         } else if (most == -INF) {
             own.one_hot(x, 0xffffffff);
         }
+        board.done();
 #pragma unroll
         for (int p = 0; p < PER; ++p)
             own.block(p).template write<OUT_VEC, KEEP ? Cache::stream : Cache::normal>(
                 out + row * out_pitch, x[p], scale);
     }
-    if constexpr (CLUSTER > 1) cluster::sync();
+    board.end();
 }

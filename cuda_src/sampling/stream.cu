@@ -53,7 +53,6 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
          fminf(setting(min_p, at, min_p0), 1.0f), setting(top_k, at, top_k0),
          setting(seed, at, seed0), setting(position, at, position0)},
         distribution != nullptr);
-    Row::meet();  // nobody writes into a CTA that has not started
 
     const Settings& settings = s.settings;
     const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;

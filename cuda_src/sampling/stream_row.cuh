@@ -43,17 +43,20 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
 
     // --- the first reading ---
 
-    // Leaves in shared memory what is needed later. The first block sets out before the CTAs have met.
+    // Leaves in shared memory what is needed later; the first block sets out at once.
     __device__ __forceinline__ Stage<T, VEC> start(const Settings& settings, bool writes) {
-        if (threadIdx.x == 0) {
-            s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
-            s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V;
-            s.settings = settings, s.settings.min_p *= weight_unit(blocks.V), s.rank = rank, s.writes = writes, s.shape = {};
-        }
-        for (int i = threadIdx.x; i < Sketch::PARTS; i += THREADS) s.sketch[i] = 0;
         Stage<T, VEC> stage = {s.stage[warp::index()], &s.full[warp::index()]};
         stage.start();
         if (first() < last()) stage.fetch(logits, blocks.first(first(), 0));
+        if (threadIdx.x == 0) {
+            s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
+            s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V, s.rank = rank;
+            s.settings = settings, s.settings.min_p *= weight_unit(blocks.V);
+            s.writes = writes, s.shape = {};
+        }
+        for (int i = threadIdx.x; i < Sketch::PARTS; i += THREADS) s.sketch[i] = 0;
+        if constexpr (CLUSTER > 1) cluster::arrive();
+        __syncthreads();
         return stage;
     }
 
@@ -78,10 +81,12 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
         const u32 maxima = dsmem::at(s.maxima, 0);
         f32 best = -INF, most = -INF, sum = 0.0f;
         int round = 0;
+        bool met = CLUSTER == 1;  // nobody writes into a CTA that has not started
         for (int b = first(), end = last(); b < end;) {
             const u32 base = blocks.first(b, round);
             f32 x[32];
             stage.take(logits, base, x);
+            if (!met) cluster::wait(), met = true;
             const bool over = ++round == blocks.rounds;
             const int next = over ? b + WARPS : b;
             if (over) round = 0;
@@ -98,8 +103,13 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
             }
             b = next;
         }
-        if (__syncthreads_or(nan) && threadIdx.x == 0) dsmem::add(dsmem::at(&s.nan, 0), 1);
-        if (rank && sketch.scale > 0.0f) hand_over(s.sketch);
+        if (!met) cluster::wait();
+        nan = __any_sync(0xffffffff, nan);
+        if (nan && warp::lane() == 0) dsmem::add(dsmem::at(&s.nan, 0), 1);
+        if (sketch.scale > 0.0f) {
+            __syncthreads();
+            if (rank) hand_over(s.sketch);
+        }
         meet();
         if (rank == 0) find_extremes();
     }

@@ -102,7 +102,6 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
     Row row = {s, {logits + at * pitch, nullptr, u32(V)}, Blocks(V),
                CLUSTER > 1 ? cluster::rank() : 0};
     const auto stage = row.start({1.0f, 1.0f, 0.0f, min(V, asked), 0, 0}, false);
-    Row::meet();  // nobody writes into a CTA that has not started
     row.survey(stage, log_sum != nullptr, Weigh(0.0f, 1.0f), {});
     if (row.rank) {
         row.obey();
