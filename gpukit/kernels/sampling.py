@@ -6,7 +6,6 @@ from gpukit.kernels import sampling_draw, sampling_edit
 from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 
 _ARCHS = ("sm_90", "sm_100")
-_TUNED = ("sm_90",)  # built for later ones, too, where some variants spill a few bytes
 _FLOATS = ("f32", "f16", "bf16")
 # KiB of a row that one CTA keeps; the sizes let 8, 4, 3, 2 and 1 CTAs share an SM.
 STAGES = (1, 16, 40, 64, 100, 192)
@@ -67,7 +66,7 @@ SOFTMAX = KernelSpec(
     entry="softmax<{dtype}, {out}, {vec}, {out_vec}, {threads}, {cluster}, {stages}, {blocks}, "
           "{per}, {keep}>",
     summary="softmax of each row at its temperature, one read and one write",
-    archs=_TUNED,
+    archs=_ARCHS,
     tunables=(_DTYPE, Tunable("out", _FLOATS, "f32", "type of the probabilities"), _VEC,
               Tunable("out_vec", (1, 2, 4, 8), 4, "probabilities per memory access"),
               Tunable("threads", tuple(range(64, 1025, 64)), 512,
@@ -85,7 +84,8 @@ SOFTMAX = KernelSpec(
     shared_bytes=_warps_bytes,
     variants=({}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
               {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8, "stages": 1},
-              {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "threads": 128}),
+              {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "threads": 128},
+              {"threads": 320, "per": 2, "blocks": 2, "stages": 1}),
     requires=("unit stride along V", "V is at most 32 threads cluster per",
               "vec and out_vec divide the row pitches; rows are aligned to them",
               "vec is 16 bytes unless stages is 0"),
@@ -148,7 +148,7 @@ STREAM = KernelSpec(
     source="sampling/stream.cu",
     entry="stream<{dtype}, {vec}, {threads}, {cluster}, {most}, {blocks}>",
     summary="bitmask, temperature, min-p, top-k, top-p and the draw, each row streamed once",
-    archs=_TUNED,
+    archs=_ARCHS,
     tunables=(_DTYPE, _VEC, Tunable("threads", THREADS[1:], 256, "threads per CTA"), _CLUSTER,
               Tunable("most", (128, 256), 128, "blocks of a row that CTA 0 has room for"),
               _BLOCKS),
