@@ -12,11 +12,11 @@
 #include "sampling/stream_finish.cuh"
 
 // Out of line, from what is in shared memory: a rare, long way must not cost the short one registers.
-template <class Top> __device__ __noinline__ void list_widely(i32 k) {
-    const u32 limit = Top::read_again(k);
+template <class Top> __device__ __noinline__ void list_widely() {
+    const u32 limit = Top::read_again();
     auto row = Top::Row::again();
-    Top top = {row, row.s, k};
-    if (threadIdx.x < 32) top.first_equals(limit, k - row.s.listed);
+    Top top = {row, row.s};
+    if (threadIdx.x < 32) top.first_equals(limit, top.k() - row.s.listed);
     __syncthreads();
 }
 
@@ -26,7 +26,8 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct TopK {
 
     Row& row;
     typename Row::Shared& s;
-    const i32 k;
+
+    __device__ __forceinline__ i32 k() const { return s.settings.top_k; }
 
     __device__ __forceinline__ f32 log_mass() {
         const Weigh weigh = row.weigher();
@@ -35,18 +36,19 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct TopK {
 
     // Puts all that may be among the k largest on the list; how many those are.
     __device__ __forceinline__ int collect() {
-        const Ends finish = {row, s, row.weigher(), k, 1.0f, false};
+        const Ends finish = {row, s, row.weigher(), k(), 1.0f, false};
         const u32 bound = finish.lower_bound(true);
         if (bound && row.gather(bound)) row.dismiss();
-        else list_widely<TopK>(k);
+        else list_widely<TopK>();
         return s.listed;
     }
 
     // By further readings of the row, lists all above the k-th value, which it returns.
-    __device__ __forceinline__ static u32 read_again(i32 k) {
+    __device__ __forceinline__ static u32 read_again() {
         auto& s = here<typename Row::Shared>();
         Narrowing<Row> wide = {s, s.search};
-        const u32 limit = wide.narrow({key::NOTHING + 1, s.top, key::NOTHING + 1, s.top, u64(k), false});
+        const u32 limit = wide.narrow({key::NOTHING + 1, s.top, key::NOTHING + 1, s.top,
+                                       u64(s.settings.top_k), false});
         __syncthreads();  // whoever looked at the list has gone on
         if (limit < s.top) wide.row().order(Sweep::list, limit + 1, s.top);
         else if (threadIdx.x == 0) s.listed = 0;
@@ -107,14 +109,13 @@ top_k(const T* logits, f32* values, i32* tokens, f32* log_sum, const i32* per_ro
         row.obey();
         return;
     }
-    const i32 k = s.settings.top_k;
     const bool any = row.top > key::NOTHING;
-    TopK<T, VEC, THREADS, CLUSTER, MOST> top = {row, s, k};
+    TopK<T, VEC, THREADS, CLUSTER, MOST> top = {row, s};
     if (log_sum) {
         const f32 sum = any ? top.log_mass() : -INF;
         if (threadIdx.x == 0) log_sum[at] = sum;
     }
-    const int n = any && k ? top.collect() : 0;
+    const int n = any && top.k() ? top.collect() : 0, k = top.k();
     if (any) top.sort(n);
     for (int i = threadIdx.x; i < width; i += THREADS) {
         const bool there = i < k && i < n;
