@@ -16,8 +16,9 @@
 // what it was before them, one extra product A1 B1, and the host knows that.
 //
 // `a_bytes` and `b_bytes` are the tiles as they lie in shared memory; `fragments` are words of A1 and
-// -A1, [2][128 threads][4]. `out` gets the words of D, [CTA][warpgroup][word][thread], `cycles`,, per CTA, the clocks that the turns took. Grid: one CTA per
-// SM; WARPGROUPS * 128 threads; dynamic shared memory for the tiles.
+// -A1, [2][128 threads][4]. `out` gets the words of D, [CTA][warpgroup][word][thread], `cycles`, per
+// CTA, the clocks that the turns took. Grid: one CTA per SM; WARPGROUPS * 128 threads; dynamic shared
+// memory for the tiles.
 //
 // Needs sm_90a.
 #include "common/mbarrier.cuh"
