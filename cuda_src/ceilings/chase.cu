@@ -1,17 +1,17 @@
 // How long one access takes: a single thread follows pointers, each load waits for the one before.
 //
 // Idea: `next[p]` holds the place to read next, in an order that no prefetcher guesses, so time over
-// hops is the latency. How far the places spread decides what answers: up to some 100 KB, first read by
-// the whole CTA, L1; a few MB, L2; far more than the L2 holds, DRAM (and, beyond what the TLBs cover,
-// the page walk). L2 comes in two halves: an SM reaches the lines of its own sooner, which the times of
-// single hops show.
+// hops is the latency. How far the places spread decides what answers: up to some 100 KB, first read
+// by the whole CTA, L1; a few MB, L2; far more than the L2 holds, DRAM (and, beyond what the TLBs
+// cover, the page walk). L2 comes in two halves: an SM reaches the lines of its own sooner, which the
+// times of single hops show.
 //
 // EACH stores the clocks of every hop: the loaded value goes to shared memory before the clock is read
-// again, so that the load is over by then; that costs a few clocks. Otherwise the sum is taken, in clocks
-// and in nanoseconds.
+// again, so that the load is over by then; that costs a few clocks. Otherwise the sum is taken, in
+// clocks and in nanoseconds.
 //
-// `warm`: words to read before, by all threads, one per 32 words; `times` one per hop, or the two sums,
-// `last` where the chase ended, to be checked. Grid: 1; 1024 threads. Up to 4096 hops with EACH.
+// `warm`: words to read before, by all threads, one per 32 words; `times` one per hop, or the two
+// sums, `last` where the chase ended, to be checked. Grid: 1; 1024 threads. Up to 4096 hops with EACH.
 #include "common/clock.cuh"
 
 enum class Level { l1, l2 };

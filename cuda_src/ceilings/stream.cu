@@ -1,15 +1,16 @@
 // How fast memory is: every SM reads, writes or copies 16 bytes per thread and access, over and over.
 //
-// Idea: bandwidth is bytes in flight over latency, so there must be enough of them: 1024 threads per SM
-// with eight accesses each, 128 KB. What is measured depends on how much memory they go over: far more than the
-// L2 holds gives DRAM, well below it, turn after turn, gives L2. Loads skip L1 (ld.cg).
+// Idea: bandwidth is bytes in flight over latency, so there must be enough of them: 1024 threads per
+// SM with eight accesses each, 128 KB. What is measured depends on how much memory they go over: far
+// more than the L2 holds gives DRAM, well below it, turn after turn, gives L2. Loads skip L1 (ld.cg).
 //
-// Thread t of n takes chunks t, t + n, t + 2n, ... of 16 bytes and begins again at the end: all threads
-// together walk in step through memory. The sum of all that a thread read goes out and is checked.
+// Thread t of n takes chunks t, t + n, t + 2n, ... of 16 bytes and begins again at the end: all
+// threads together walk in step through memory. The sum of all that a thread read goes out and is
+// checked.
 //
-// `steps`: accesses per thread, a multiple of 8. `cycles` gets, per CTA, the clocks that they took.
+// `steps`: accesses per thread, a multiple of 8. `laps` gets clocks and nanoseconds (clock.cuh).
 // chunks: at least the number of threads, below 2^31. Grid: two CTAs per SM; 512 threads.
-#include "common/types.cuh"
+#include "common/clock.cuh"
 
 enum class Op { read, write, copy };
 
@@ -28,11 +29,11 @@ __device__ __forceinline__ uint4 mark(u32 at) {
 
 template <Op OP>
 __global__ void __launch_bounds__(THREADS, 2)
-stream(const uint4* in, uint4* to, u32 chunks, i32 steps, i64* cycles, uint4* out) {
+stream(const uint4* in, uint4* to, u32 chunks, i32 steps, i64* laps, uint4* out) {
     const u32 stride = gridDim.x * THREADS, thread = blockIdx.x * THREADS + threadIdx.x;
     u32 at = thread;
     uint4 sum = {};
-    const i64 start = clock64();
+    const Lap start = begin_lap();
     for (int step = 0; step < steps; step += IN_FLIGHT) {
         uint4 words[IN_FLIGHT];
         u32 places[IN_FLIGHT];
@@ -51,6 +52,6 @@ stream(const uint4* in, uint4* to, u32 chunks, i32 steps, i64* cycles, uint4* ou
         }
     }
     __syncthreads();
-    if (threadIdx.x == 0) cycles[blockIdx.x] = clock64() - start;
+    if (threadIdx.x == 0) end_lap(start, laps);
     if constexpr (OP == Op::read) out[thread] = sum;
 }

@@ -16,7 +16,7 @@ CHAINS, WARPS = (1, 2, 4, 8), (1, 4, 8, 16)  # of mma_rate
 INNER, BOX_ROWS, STAGES = (16, 32, 64, 128), (64, 128, 256), (2, 4, 8)  # of tma_rate
 ROW = 128  # bytes of a row of a tile
 PLACES, SHIFTS = 8, 8  # of shared_rate: accesses of a turn, turns until it begins again
-PLAIN = ("sm_75", "sm_80", "sm_90", "sm_100")
+PLAIN = ("sm_80", "sm_90", "sm_100")
 
 
 def words(n: int, acc: str) -> int:
@@ -46,6 +46,7 @@ def _wgmma_variants() -> tuple[dict[str, Value], ...]:
     return (*types, {"registers": "true", "warpgroups": 3}, {"warpgroups": 4, "n": 192})
 
 
+_LAPS = Param("laps", "pointer", "i64 [2][CTA]: clocks, nanoseconds")
 WGMMA = KernelSpec(
     name="ceilings.wgmma", source="ceilings/wgmma.cu",
     entry="wgmma_rate<{dtype}, {acc}, {n}, {registers}, {warpgroups}>",
@@ -62,20 +63,20 @@ WGMMA = KernelSpec(
             Param("fragments", "pointer", "words of A1 and -A1 [2][128][4]"),
             Param("b_bytes", "pointer", "the tile of B"),
             Param("turns", "i32", "of four MMAs"),
-            Param("cycles", "pointer", "i64 per CTA: clocks of all turns"),
+            _LAPS,
             Param("out", "pointer", "words of D [CTA][warpgroup][word][thread]")),
     shared_bytes=_tiles, variants=_wgmma_variants(),
 )
 MMA = KernelSpec(
     name="ceilings.mma", source="ceilings/mma.cu", entry="mma_rate<{dtype}, {chains}, {warps}>",
     summary="tensor cores fed by single warps: mma.sync on operands that never change",
-    archs=("sm_80", "sm_90", "sm_100"),
+    archs=PLAIN,
     tunables=(Tunable("dtype", ("bf16", "f16"), "bf16", "element type of A and B"),
               Tunable("chains", CHAINS, 4, "accumulators per warp"),
               Tunable("warps", WARPS, 8, "per CTA, one CTA per SM")),
     params=(Param("a", "pointer", "words of A and -A [2][32][4]"),
             Param("b", "pointer", "words of B [32][2]"), Param("turns", "i32", "of two per chain"),
-            Param("cycles", "pointer", "i64 per CTA: clocks of all turns"),
+            _LAPS,
             Param("out", "pointer", "D [CTA][warp][chain][4][32]")),
     variants=({}, {"dtype": "f16", "chains": 8, "warps": 16}),
 )
@@ -87,7 +88,7 @@ SHARED = KernelSpec(
               Tunable("ways", (1, 2, 4, 8), 1, "lanes that share a bank in a pass")),
     params=(Param("values", "pointer", "what shared memory holds, words"),
             Param("turns", "i32", "of eight loads"),
-            Param("cycles", "pointer", "i64 per CTA: clocks of all turns"),
+            _LAPS,
             Param("out", "pointer", "u32 per thread: sum of what it read")),
     shared_bytes=lambda t: shared_size(int(t["width"]), int(t["ways"])),
     variants=({}, {"width": 4}, {"width": 8, "ways": 8}),
@@ -100,7 +101,7 @@ STREAM = KernelSpec(
     params=(Param("in", "pointer", "chunks of 16 bytes"), Param("to", "pointer", "likewise"),
             Param("chunks", "u32", "at least the number of threads, below 2**31"),
             Param("steps", "i32", "accesses per thread, a multiple of 8"),
-            Param("cycles", "pointer", "i64 per CTA: clocks of all steps"),
+            _LAPS,
             Param("out", "pointer", "16 bytes per thread: sum of what it read")),
     variants=({}, {"op": "write"}, {"op": "copy"}),
 )
@@ -113,7 +114,7 @@ TMA = KernelSpec(
               Tunable("stages", STAGES, 8, "boxes in flight")),
     params=(Param("map", "tensor_map", "[boxes x rows, inner bytes]"), Param("boxes", "i32", ""),
             Param("steps", "i32", "boxes per CTA, at least the stages"),
-            Param("cycles", "pointer", "i64 per CTA: clocks of all boxes"),
+            _LAPS,
             Param("out", "pointer", "u32 per thread: its part of the sum of the last boxes")),
     shared_bytes=lambda t: int(t["stages"]) * (int(t["inner"]) * int(t["rows"]) + 8),
     variants=({}, {"inner": 16, "stages": 2}),

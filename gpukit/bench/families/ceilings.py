@@ -32,6 +32,7 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB, "tma": 16 * _MIB}
 _LEVELS = {"l1": 64 * _KIB, "l2": 4 * _MIB, "dram": 2 * _GIB}
 _EMULATED_SET = 128 * _KIB
+_RING = 192 * _KIB  # of boxes
 _PREPARED = {"wgmma": PreparedWgmma, "mma": PreparedMma, "shared": PreparedShared,
              "l2": PreparedStream, "dram": PreparedStream, "tma": PreparedTma,
              "latency": PreparedChase}
@@ -78,9 +79,9 @@ class CeilingsFamily:
                  "of l2 and dram"),
             Axis("inner", (32, 64, 128), Integers(allowed=INNER),
                  "bytes of a row of a box, of tma"),
-            Axis("rows", (64, 128), Integers(allowed=BOX_ROWS), "of a box, of tma",
+            Axis("rows", (64, 128, 256), Integers(allowed=BOX_ROWS), "of a box, of tma",
                  emulated=(64,)),
-            Axis("stages", (8,), Integers(allowed=STAGES), "boxes in flight, of tma",
+            Axis("stages", (4, 8), Integers(allowed=STAGES), "boxes in flight, of tma",
                  emulated=(2,)),
             Axis("level", tuple(_LEVELS), Choices(tuple(_LEVELS)), "of latency"),
             Axis("set", (), Sizes(4096), "bytes that l2, dram, tma and latency go over",
@@ -165,7 +166,8 @@ def _tma(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
     return [Case("ceilings", "ceilings.tma", "b128",
                  {"inner": inner, "rows": rows, "bytes": size}, {"stages": stages})
             for size in sizes
-            for inner, rows, stages in _product(selection, "inner", "rows", "stages")]
+            for inner, rows, stages in _product(selection, "inner", "rows", "stages")
+            if inner * rows * stages <= _RING]
 
 
 def _latency(selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:

@@ -27,7 +27,7 @@ def verdict(same: bool) -> CheckResult:
 class Prepared:
     """The parts of `gpukit.bench.model.Prepared` that all ceilings answer alike.
 
-    ``facts`` are known before a launch; ``clocks`` are the clocks of each CTA, i64.
+    ``facts`` are known before a launch; ``laps`` are clocks and nanoseconds of each CTA, i64.
     """
 
     peers: tuple[Work, ...] = ()
@@ -38,14 +38,17 @@ class Prepared:
 
     def __init__(self, device: Any, grid: int) -> None:
         self.device, self.grid = device, grid
-        self.clocks = device.xp.zeros(grid, np.int64)
+        self.laps = device.xp.zeros((2, grid), np.int64)
 
     @property
     def launch(self) -> Mapping[str, Any]:
         """What runs, and after a launch what its clocks say."""
-        spent = self.device.to_host(self.clocks)
-        timed = not self.device.emulated and bool((spent > 0).all())
-        return {**self.facts, **(self.measured(float(np.median(spent))) if timed else {})}
+        laps = self.device.to_host(self.laps)
+        if self.device.emulated or not (laps > 0).all():
+            return self.facts
+        clocks, nanoseconds = np.median(laps, axis=1)
+        return {**self.facts, **self.measured(float(clocks)),
+                "MHz": round(1e3 * clocks / nanoseconds)}
 
     def measured(self, clocks: float) -> Mapping[str, Any]:
         """Facts from the median CTA's clocks."""

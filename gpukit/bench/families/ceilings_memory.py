@@ -39,8 +39,8 @@ class PreparedShared(common.Prepared):
         self.out = device.empty((self.grid, self._BLOCK), np.uint32)
         [(spec, tunables)] = variants(case)
         call = device.compile(spec, tunables).bind((self.grid,), (self._BLOCK,))
-        source, clocks, out = map(device.pointer, (self.values, self.clocks, self.out))
-        self.work = Work(case.kernel, lambda slot: call(source, self.turns, clocks, out))
+        source, laps, out = map(device.pointer, (self.values, self.laps, self.out))
+        self.work = Work(case.kernel, lambda slot: call(source, self.turns, laps, out))
 
     def _sums(self, values: Any) -> Any:
         """Per lane, modulo 2**32."""
@@ -84,8 +84,8 @@ class PreparedStream(common.Prepared):
         self._allocate(size, threads)
         [(spec, tunables)] = variants(case)
         call = device.compile(spec, tunables).bind((self.grid,), (THREADS,))
-        source, to, clocks, out = map(device.pointer, (self.source, self.to, self.clocks, self.out))
-        self.work = Work(case.kernel, lambda slot: call(source, to, chunks, steps, clocks, out))
+        source, to, laps, out = map(device.pointer, (self.source, self.to, self.laps, self.out))
+        self.work = Work(case.kernel, lambda slot: call(source, to, chunks, steps, laps, out))
 
     def _allocate(self, size: int, threads: int) -> None:
         xp, words = self.device.xp, size // 4

@@ -38,8 +38,8 @@ class PreparedMma(common.Prepared):
         self.out = device.empty((self.grid * self.each, 4, 32), np.float32)
         kernel = device.compile(kernels.get(case.kernel), tunables(case))
         call = kernel.bind((self.grid,), (32 * case.shape["warps"],))
-        left, right, clocks, out = map(device.pointer, (*self.inputs, self.clocks, self.out))
-        self.work = Work(case.kernel, lambda slot: call(left, right, self.turns, clocks, out))
+        left, right, laps, out = map(device.pointer, (*self.inputs, self.laps, self.out))
+        self.work = Work(case.kernel, lambda slot: call(left, right, self.turns, laps, out))
 
     def measured(self, clocks: float) -> Mapping[str, Any]:
         """Clocks of an SM for one MMA, and its FLOP per clock."""

@@ -48,9 +48,9 @@ class PreparedTma(common.Prepared):
                             (words, self.rows), swizzle)
         matrix = device.tensor_map(self.source, request)
         call = device.compile(kernels.get(case.kernel), tunables(case)).bind((self.grid,), (128,))
-        clocks, out = map(device.pointer, (self.clocks, self.out))
+        laps, out = map(device.pointer, (self.laps, self.out))
         sizes = self.boxes, self.steps
-        self.work = Work(case.kernel, lambda slot: call(matrix, *sizes, clocks, out))
+        self.work = Work(case.kernel, lambda slot: call(matrix, *sizes, laps, out))
 
     def measured(self, clocks: float) -> Mapping[str, Any]:
         """Bytes and rows of boxes per clock of one SM."""

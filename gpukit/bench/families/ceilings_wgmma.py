@@ -54,9 +54,9 @@ class PreparedWgmma(common.Prepared):
         self.inputs = tuple(self.device.xp.asarray(x) for x in inputs)
         self.out = self.device.empty((self.grid * self.groups, count, 128), np.uint32)
         pointer = self.device.pointer
-        arrays, clocks, out = map(pointer, self.inputs), pointer(self.clocks), pointer(self.out)
+        arrays, laps, out = map(pointer, self.inputs), pointer(self.laps), pointer(self.out)
         a, fragment, b = arrays
-        self.work = Work(case.kernel, lambda slot: call(a, fragment, b, self.turns, clocks, out))
+        self.work = Work(case.kernel, lambda slot: call(a, fragment, b, self.turns, laps, out))
 
     def measured(self, clocks: float) -> Mapping[str, Any]:
         """Clocks of an SM for one MMA; 64 x N x 32 bytes take it N / 2 at best."""
