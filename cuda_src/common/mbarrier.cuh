@@ -67,4 +67,15 @@ __device__ __forceinline__ void wait(Barrier* barrier, u32 parity) {
         :: "r"(address(barrier)), "r"(parity) : "memory");
 }
 
+// Whether that phase is over, without waiting for it.
+__device__ __forceinline__ bool over(Barrier* barrier, u32 parity) {
+    u32 yes;
+    asm volatile(
+        "{ .reg .pred over;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over; }"
+        : "=r"(yes) : "r"(address(barrier)), "r"(parity) : "memory");
+    return yes;
+}
+
 }  // namespace mbarrier

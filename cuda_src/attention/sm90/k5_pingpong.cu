@@ -42,6 +42,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
     int wg;
     Cursor<S::STAGES> at_k, at_v;
     u32 q_parity = 0;
+    bool keys_here = false;  // the next block's are known to be: asking takes its time
     RowTerms<T, TERMS> rows[2];
     Interval seen[2], shown;  // by a thread's rows; by all rows of the warpgroup
 
@@ -121,7 +122,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
         scores_done(s, job.end - 1 == job.first);
         score<true>(s, job, job.end - 1);
         softmax = LazySoftmax();
-        softmax.raise(s, c);
+        softmax.raise(Maxima::of(s), c);
         softmax.template weigh<0, SCORES>(s, c);
         pack_all<T>(p, s);
     }
@@ -132,6 +133,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
     __device__ __forceinline__ void scores_done(typename S::Scores& s, bool last) {
         wgmma::hold(s);
         release_k();
+        keys_here = __all_sync(0xffffffff, mbarrier::over(shared.k_full(at_k.stage), at_k.parity));
         if (last) release_q();
     }
 
@@ -174,7 +176,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
     __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
                                          LazySoftmax& softmax, const Work& job, i32 j) {
         typename S::Scores s;
-        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        if (!keys_here) mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
         await_turn();
         wgmma::fence();
         start_scores_of(s);
@@ -185,10 +187,11 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
         if constexpr (TURNS == 2) pass_turn();
         scores_done(s, j == job.first);
         score<MASKED>(s, job, j);
-        if (__builtin_expect(__any_sync(0xffffffff, softmax.outgrown(s)), 0)) {
+        const Maxima top = Maxima::of(s);
+        if (__any_sync(0xffffffff, softmax.outgrown(top))) {
             wgmma::wait<0>();
             wgmma::hold(o);
-            scale_rows(o, softmax.raise(s, c));
+            scale_rows(o, softmax.raise(top, c));
         }
         if constexpr (FIRST > 0) {
             softmax.template weigh<0, KNOWN>(s, c);

@@ -12,24 +12,46 @@ namespace attention {
 
 constexpr f32 SLACK = 8.0f;  // weights are at most 2^this
 
-struct LazySoftmax : Softmax {
+// Of a thread's two rows, over its own columns.
+struct Maxima {
+    f32 row[2];
+
+    // Eight chains: each operation takes four cycles, and one can start in every second.
+    template <int REGS> static __device__ __forceinline__ Maxima of(const f32 (&s)[REGS]) {
+        f32 top[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) top[i] = s[i];
+#pragma unroll
+        for (int i = 8; i < REGS; i++) top[i % 8] = fmaxf(top[i % 8], s[i]);
+        return {{fmaxf(fmaxf(top[0], top[1]), fmaxf(top[4], top[5])),
+                 fmaxf(fmaxf(top[2], top[3]), fmaxf(top[6], top[7]))}};
+    }
+};
+
+struct LazySoftmax {
+    f32 max[2] = {minus_infinity(), minus_infinity()};    // that the base is made of
     f32 base[2] = {0.0f, 0.0f};
     f32 limit[2] = {minus_infinity(), minus_infinity()};  // of scores
+    f32 sum[2] = {0.0f, 0.0f};                            // of this thread's columns only
 
-    // Whether a score of this thread is beyond its row's limit.
-    template <int REGS> __device__ __forceinline__ bool outgrown(const f32 (&s)[REGS]) const {
-        return (row_max<0>(s) > limit[0]) | (row_max<1>(s) > limit[1]);
+    __device__ __forceinline__ bool outgrown(const Maxima& top) const {
+        return (top.row[0] > limit[0]) | (top.row[1] > limit[1]);
     }
 
-    // A new base: by what to multiply sums. All threads of a quad.
-    template <int REGS> __device__ __forceinline__ Rise raise(const f32 (&s)[REGS], f32 c) {
-        const Rise up = rise(s, c);
+    // A new base: what sums are to be multiplied with. All threads of a quad.
+    __device__ __forceinline__ Rise raise(const Maxima& top, f32 c) {
+        Rise rise;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            base[h] = up.base[h];
+            const f32 before = max[h];
+            max[h] = fmaxf(before, quad_max(top.row[h]));
             limit[h] = max[h] + __fdividef(SLACK, c);
+            // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
+            rise.base[h] = base[h] = max[h] == minus_infinity() ? 0.0f : max[h] * c;
+            rise.correction[h] = ptx::ex2(fmaf(before, c, -base[h]));
+            sum[h] *= rise.correction[h];
         }
-        return up;
+        return rise;
     }
 
     // Scores of registers FROM to TO become weights.
