@@ -57,8 +57,8 @@ class PreparedDecode:
         self._places = list({(0, 0): 0, (b // 2, kv // 2): 0, (b - 1, kv - 1): 0})
         self._want = {slot: [self._expected(slot, *place) for place in self._places]
                       for slot in {0, slots - 1}}
-        self.plan = DecodePlan.of(self.q, *self.caches[0], page_table=self.table,
-                                  config=self._config())
+        self.plan = DecodePlan.of(self.q, *self.caches[0], lengths=self.lengths,
+                                  page_table=self.table, config=self._config())
         self.launch = {**asdict(self.plan.config), **self._predicted()}
         self.work = Work(case.kernel, self._run, slots)
         problem = Problem(self.q, [tuple(pair) for pair in self.caches], self.table,
@@ -82,7 +82,8 @@ class PreparedDecode:
         problem = plans.Problem(
             self.dtype.name, shape["b"], shape["t"], shape["h"], shape["kv"], shape["d"], keys,
             self.page, properties.sm_count, properties.capability[0] == 9,
-            queries=self.dtype.name if self.cache is not self.dtype else "")
+            queries=self.dtype.name if self.cache is not self.dtype else "",
+            uneven=self.lengths is not None)
         kind = self.case.kernel.removeprefix("attention.decode.")
         if kind != "auto" and problem.queries:
             raise UnsupportedError(f"{kind} takes no cache of e4m3")

@@ -112,10 +112,15 @@ class DecodePlan:
         self._kernel = device.compile(self.config.spec, self.config.tunables(problem))
 
     @classmethod
-    def of(cls, q: Any, k: Any, v: Any, *, page_table: Any = None, bias: Any = None,
-           relative: Any = None, out: Any = None, config: Config | None = None) -> DecodePlan:
-        """The plan of calls with such arrays (out: if q is of e4m3); see `attention_decode`."""
-        call = decode_arguments.check(q, k, v, out, page_table=page_table, bias=bias,
+    def of(cls, q: Any, k: Any, v: Any, *, lengths: Any = None, page_table: Any = None,
+           bias: Any = None, relative: Any = None, out: Any = None,
+           config: Config | None = None) -> DecodePlan:
+        """The plan of calls with such arrays (out: if q is of e4m3); see `attention_decode`.
+
+        Calls may have lengths or not, whatever the plan is made with; made with lengths, it divides
+        unequal ones evenly.
+        """
+        call = decode_arguments.check(q, k, v, out, lengths, page_table, bias=bias,
                                       relative=relative)
         return cls(call.device, call.problem, config)
 
@@ -129,7 +134,7 @@ class DecodePlan:
             raise ArgumentError(f"attention_decode: plan is of {self.device.name}, q on "
                                 f"{call.device.name}")
         for name, mine, given in zip(Problem._fields, self.problem, call.problem, strict=True):
-            if mine != given:
+            if mine != given and name != "uneven":
                 raise ArgumentError(f"attention_decode: plan is for {name}={mine}, the arrays have "
                                     f"{given}; make one with DecodePlan.of")
 

@@ -98,7 +98,7 @@ def check(q: Any, k: Any, v: Any, out: Any = None, lengths: Any = None, page_tab
     _check_vector("alibi", alibi, "float32", problem.heads)
     chosen = masks.named(_F, mask, window, chunk, False)
     extra = decode_extra.check(device, problem, q, single, chosen, bias, relative, sinks)
-    problem = problem._replace(extra=extra.kind)
+    problem = problem._replace(extra=extra.kind, uneven=lengths is not None)
     scale = problem.dim**-0.5 if scale is None else arrays.check_scalar(_F, "scale", scale)
     softcap = _softcap(softcap)
     out = _output(device, out, q, dtype)

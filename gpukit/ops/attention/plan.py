@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,9 +25,9 @@ KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys the
 _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which registers spill
 _FILLED = 0.75  # of the SMs: then the others are not missed
 _LONG = 16  # steps of an SM from which an even cut pays
-_RESIDENT_NARROW = 3  # CTAs of an even cut per SM
+_WAVE = 2  # CTAs per SM of a grid in waves
 _NEARLY = 0.9
-_DEEPEST_OF_MANY = 2  # tiles of a ring where an SM has several
+_WORTH = 4  # steps of a part
 _MOST_STEPS = 1 << 30  # that kernels can count
 _DEEPEST = 3  # tiles of a ring: more gain nothing
 _CLUSTER = 8  # the largest that every GPU takes
@@ -42,6 +43,7 @@ class Problem(NamedTuple):
         wgmma: whether the GPU has it.
         extra: "bias" or "relative" logits, or "none".
         queries: their type if the cache is of e4m3; otherwise empty, and it is dtype.
+        uneven: whether sequences have lengths of their own.
     """
 
     dtype: str
@@ -56,6 +58,7 @@ class Problem(NamedTuple):
     wgmma: bool = True
     extra: str = "none"
     queries: str = ""
+    uneven: bool = False
 
     @property
     def group(self) -> int:
@@ -140,13 +143,28 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
 
     Args:
         kind: one of `KINDS`; the GPU's best by default.
-        cut: "grid" or "even"; the better one by default: even where SMs have work for long.
+        cut: "grid" or "even"; the better one by default.
     """
     shape = Config(_form(p, kind or _kind(p)), 4, 1, 1, 1, 1)
+    return _even(p, shape) if (cut or _better(p, shape)) == "even" else _grid(p, shape)
+
+
+def _better(p: Problem, shape: Config) -> str:
+    """An even cut where SMs have work for long, unless a grid of equal parts fills them as well."""
     steps = _units(p, shape) * -(-p.keys // _step(shape))
-    even = _LONG * p.sms <= steps < _MOST_STEPS and not _in_cluster(p, shape)
-    best = "even" if even and shape.units(p) <= p.sms // 2 else "grid"
-    return _even(p, shape) if (cut or best) == "even" else _grid(p, shape)
+    short = steps < _LONG * p.sms or _in_cluster(p, shape)
+    if short or steps >= _MOST_STEPS or shape.units(p) > p.sms // 2:
+        return "grid"
+    return "even" if p.uneven or shape.spec is not D7 or _fill(p, shape) < _NEARLY else "grid"
+
+
+def _fill(p: Problem, shape: Config) -> float:
+    """The share of places for CTAs that a grid of equal parts uses, in whole waves."""
+    units, places = _units(p, shape), _at_a_time(p, shape) * p.sms
+    if units <= places:
+        return units * (places // units) / places
+    waves = units / (_WAVE * p.sms)
+    return waves / math.ceil(waves)
 
 
 def _even(p: Problem, shape: Config) -> Config:
@@ -154,16 +172,9 @@ def _even(p: Problem, shape: Config) -> Config:
     even = replace(shape, cut="even")
     resident = max(1, min(_at_a_time(p, shape), _resident(even, p)))
     gangs = max(1, resident * p.sms // max(1, shape.units(p)))
-    deepest = _DEEPEST if resident == 1 else _DEEPEST_OF_MANY
-    return replace(even, parts=_fitting(gangs, p.sequences),
+    deepest = _deepest(p, resident)
+    return replace(even, parts=_fitting(gangs, p.sequences), blocks=3 if resident == 3 else 1,
                    stages=_stages(even, p, deepest, resident))
-
-
-def _at_a_time(p: Problem, shape: Config) -> int:
-    """CTAs per SM: one if what it does with a step takes no longer than the memory needs for it."""
-    if shape.spec is D8:
-        return _RESIDENT_NARROW
-    return 1 if shape.spec is D7 and not p.page and p.dim >= 128 and p.rows <= 8 else 2
 
 
 def _fitting(gangs: int, sequences: int) -> int:
@@ -175,8 +186,16 @@ def _fitting(gangs: int, sequences: int) -> int:
     return best if best >= _NEARLY * gangs else gangs
 
 
+def _at_a_time(p: Problem, shape: Config) -> int:
+    """CTAs per SM: one if what it does with a step takes no longer than the memory needs for it;
+    more to hide it, and the look-up of single rows."""
+    if shape.spec is D8 or p.pages == "any":
+        return 3
+    return 1 if shape.spec is D7 and not p.page and p.dim >= 128 and p.rows <= 8 else 2
+
+
 def _grid(p: Problem, shape: Config) -> Config:
-    """As many splits as give every SM a CTA.
+    """As many splits as give every SM a CTA, or as many as it is to have at a time.
 
     On an H200, 32 query heads to 8 of keys, dim 128: one CTA per SM is faster than two by 8 % at
     one sequence of 8192 keys; splits that meet in a cluster, through shared memory, are faster than
@@ -188,9 +207,13 @@ def _grid(p: Problem, shape: Config) -> Config:
     cluster, parts = 1, max(1, min(useful, _splits(units, p.sms)))
     if _in_cluster(p, shape):
         cluster, parts = _power_of_two(min(useful, _CLUSTER)), 1
+    elif _at_a_time(p, shape) > 1 and units > p.sms // 2:  # one alone would not keep up
+        parts = max(1, min(useful // _WORTH, 2 * p.sms // units))
     steps = -(-p.keys // (cluster * parts * step))
     resident = min(2, -(-units * cluster * parts // p.sms))
-    return replace(shape, cluster=cluster, parts=parts, stages=_stages(shape, p, steps, resident))
+    deepest = _DEEPEST if parts == 1 else _deepest(p, resident)
+    return replace(shape, cluster=cluster, parts=parts,
+                   stages=_stages(shape, p, min(steps, deepest), resident))
 
 
 def _units(p: Problem, shape: Config) -> int:
@@ -226,6 +249,11 @@ def _form(p: Problem, kind: str) -> str:
         return kind
     sizes = [n for n in WARPGROUP_ROWS if n * p.dim <= _SUMS] if kind == "warpgroup" else [8, 16]
     return f"{kind}_{next((n for n in sizes if p.rows <= n), sizes[-1])}"
+
+
+def _deepest(p: Problem, resident: int) -> int:
+    """Tiles of a ring: the CTAs of an SM shall not ask for so much that all wait longer."""
+    return _DEEPEST if resident == 1 or p.dim < 128 else 2
 
 
 def _stages(shape: Config, p: Problem, steps: int, resident: int) -> int:
