@@ -15,13 +15,3 @@ __device__ __forceinline__ u32 pack_e4m3(f32 x0, f32 x1, f32 x2, f32 x3) {
         : "=r"(packed) : "f"(x0), "f"(x1), "f"(x2), "f"(x3));
     return packed;
 }
-
-// The same of numbers that are 2^-8 times as large, none above 1.75, none negative. f16 has the same
-// exponents then, down to the smallest numbers, and seven bits more: halves are rounded by adding to
-// their bits.
-__device__ __forceinline__ u32 pack_e4m3_lowered(f32 x0, f32 x1, f32 x2, f32 x3) {
-    const __half2 low = __floats2half2_rn(x0, x1), high = __floats2half2_rn(x2, x3);
-    const u32 a = reinterpret_cast<const u32&>(low) * 2 + 0x00800080;
-    const u32 b = reinterpret_cast<const u32&>(high) * 2 + 0x00800080;
-    return __byte_perm(a, b, 0x7531);
-}

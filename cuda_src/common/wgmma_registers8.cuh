@@ -16,14 +16,12 @@ template <int N> struct MmaRegisters8;
 // it is there so that the accumulator starts at operand 3, as in wgmma.cuh.
 #define GPUKIT_WGMMA_RS8_N(N, A0, A1, A2, A3)                                                      \
     template <> struct MmaRegisters8<N> {                                                          \
-        static __device__ __forceinline__ void run(f32 (&d)[N / 2], const u32* a, u64 b, u32 add) {\
+        static __device__ __forceinline__ void run(f32 (&d)[N / 2], const u32* a, u64 b) {         \
             u32 unused = 0;                                                                        \
-            asm volatile("{ .reg .pred add;\n"                                                     \
-                         "setp.ne.b32 add, %1, 0;\n"                                               \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {"              \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {"              \
                          GPUKIT_REGISTERS_##N "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, "      \
-                         "%0, add, 1, 1; }"                                                        \
-                         : "+l"(b), "+r"(add), "+r"(unused), GPUKIT_OPERANDS_##N                \
+                         "%0, 1, 1, 1;"                                                            \
+                         : "+l"(b), "+r"(unused), "+r"(unused), GPUKIT_OPERANDS_##N                \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]));                            \
         }                                                                                          \
     };
@@ -37,10 +35,9 @@ GPUKIT_WGMMA_RS8_N(192, 99, 100, 101, 102)
 GPUKIT_WGMMA_RS8_N(224, 115, 116, 117, 118)
 GPUKIT_WGMMA_RS8_N(256, 131, 132, 133, 134)
 
-// D (+)= A B for 64 rows, N columns and 32 of k; `a` is four registers, `add` 0 overwrites D.
-template <int N>
-__device__ __forceinline__ void mma_registers8(f32 (&d)[N / 2], const u32* a, u64 b, u32 add = 1) {
-    MmaRegisters8<N>::run(d, a, b, add);
+// D += A B for 64 rows, N columns and 32 of k; `a` is four registers.
+template <int N> __device__ __forceinline__ void mma_registers8(f32 (&d)[N / 2], const u32* a, u64 b) {
+    MmaRegisters8<N>::run(d, a, b);
 }
 
 }  // namespace wgmma

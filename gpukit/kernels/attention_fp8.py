@@ -16,7 +16,6 @@ def _shared(tunables: Tunables) -> int:
     d, dv, n, wgs, stages = (int(tunables[x]) for x in ("d", "dv", "n", "wgs", "stages"))
     k_slabs, v_slabs = -(-d // COLUMNS), -(-dv // COLUMNS)
     return (wgs * k_slabs * ROWS * ROW + stages * n * (ROW * (k_slabs + v_slabs) + dv)
-            - (int(tunables["ready"])) * stages * n * ROW * v_slabs
             + 8 * (2 * wgs + 6 * stages + 4))
 
 
@@ -39,23 +38,18 @@ def _params(names: str) -> tuple[Param, ...]:
 K6 = KernelSpec(
     name="attention.sm90.k6", source="attention/sm90/k6_fp8.cu",
     entry="k6_fp8<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {ready}, Ways<{turns}, {early}, {held}, {lowered}, {polys}, {blind}>>",
+          "attention::Keys::{keys}, {turns}>",
     summary="e4m3 operands: values are transposed in shared memory, weights rounded to 8 bits",
     archs=("sm_90a",),
     tunables=(
         Tunable("dtype", ("bf16", "f16"), "bf16", "element type of out"),
         Tunable("d", HEAD_DIMS, 128, "columns of a head of q and k"),
         Tunable("dv", HEAD_DIMS, 128, "columns of a head of v and out"),
-        Tunable("n", HEAD_DIMS, 160, "keys per step"),
-        Tunable("stages", (1, 2, 3, 4), 2, "blocks of keys in flight, and as many of values"),
-        *(_TUNABLES[name] for name in ("wgs", "mask", "keys")),
-        Tunable("ready", (0, 1), 0, "whether values come transposed"),
-        Tunable("turns", (0, 1, 2, 3), 1, "whether warpgroups take turns, and when one goes on"),
-        Tunable("early", (0, 1, 2, 3, 4), 0, "quarters of exponentials that do not wait for sums"),
-        Tunable("held", (0, 1), 0, "whether queries are held in registers"),
-        Tunable("lowered", (0, 1), 0, "whether weights are rounded by integer arithmetic"),
-        Tunable("polys", (0, 1, 2, 3), 0, "eighths of exponentials that are polynomials"),
-        Tunable("blind", (0, 1), 0, "whether no maxima are looked for")),
+        Tunable("n", HEAD_DIMS, 96, "keys per step"),
+        Tunable("stages", (1, 2, 3, 4), 4, "blocks of keys in flight, and as many of values"),
+        Tunable("wgs", (1, 2, 3), 3, "consumer warpgroups, of 64 queries each"),
+        *(_TUNABLES[name] for name in ("mask", "keys")),
+        Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")),
     params=(
         Param("q", "tensor_map", "[batch, heads / group, queries, group, d], bytes"),
         Param("k", "tensor_map", "[batch, heads, keys, 1, d], or rows by two coordinates"),
@@ -66,32 +60,15 @@ K6 = KernelSpec(
         *_scales("q", Param("q_scale_share", "i32", "heads of q per factor")),
         *_scales("k"), *_scales("v"),
         *_params("q_offsets q_lengths k_offsets k_lengths table table_batch page page_box "
-                 "counter"),
-        Param("ready", "pointer", "null, or v as attention.sm90.values leaves it"),
-        Param("ready_rows", "i32", "keys of a head of it")),
+                 "counter")),
     shared_bytes=_shared,
     variants=(
         {}, {"mask": "causal", "dtype": "f16"}, {"mask": "window"},
-        {"d": 64, "dv": 64, "wgs": 3}, {"d": 256, "dv": 256, "n": 128},
+        {"d": 64, "dv": 64, "n": 160}, {"d": 256, "dv": 256, "n": 128, "wgs": 2, "stages": 2},
         {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},
     ),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",
               "heads that share a tile divide 64"),
 )
 
-WARPS = 8
-VALUES = KernelSpec(
-    name="attention.sm90.values", source="attention/sm90/fp8_values.cu",
-    entry="fp8_values<{dv}, {warps}>", summary="bytes of v in the order of attention.sm90.k6",
-    archs=("sm_90a",),
-    tunables=(Tunable("dv", HEAD_DIMS, 128, "columns of a head"),
-              Tunable("warps", (8,), WARPS, "of a CTA")),
-    params=(Param("v", "pointer", "[batch, keys, heads, dv], bytes, by the steps that follow"),
-            Param("v_token", "i64", "bytes from key to key"), Param("v_head", "i64", ""),
-            Param("v_batch", "i64", ""), Param("out", "pointer", "[batch, heads, rows * dv]"),
-            Param("keys", "i32", ""), Param("rows", "i32", "at least keys, a multiple of 16")),
-    variants=({}, {"dv": 64}, {"dv": 256}),
-    requires=("rows of v start at multiples of 16 bytes",),
-)
-
-SPECS = (K6, VALUES)
+SPECS = (K6,)

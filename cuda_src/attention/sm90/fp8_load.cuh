@@ -3,23 +3,8 @@
 
 #include "attention/sm90/fp8_shape.cuh"
 #include "attention/sm90/job.cuh"
-#include "common/bulk.cuh"
 
 namespace attention {
-
-// Values that fp8_values.cu has transposed: a head has `rows` of them, whole blocks.
-struct Ready {
-    const u8* values;
-    i32 heads, rows;
-
-    template <class S>
-    __device__ __forceinline__ void fetch(u8* to, Barrier* full, i32 batch, i32 head, i32 key) const {
-        if (warp::lane() != 0) return;
-        const i64 row = (i64(batch) * heads + head) * rows + key;
-        mbarrier::arrive_and_expect(full, S::T_BYTES);
-        bulk::load(to, values + row * S::DV, S::T_BYTES, full);
-    }
-};
 
 // Keys and values of tile after tile, by one warp. Values are asked for together with the keys of their
 // block, although they are needed a step later: until then they are transposed.
@@ -29,7 +14,6 @@ template <class S, Mask MASK, Keys KEYS> struct Loader8 {
     const Shared<S>& shared;
     const TensorMap &map_k, &map_v;
     const Call& call;
-    Ready ready;
     Cursor<S::STAGES> at;
 
     __device__ __forceinline__ void tile(const JOB& job) {
@@ -42,12 +26,6 @@ template <class S, Mask MASK, Keys KEYS> struct Loader8 {
             from.map = &map_k;
             mbarrier::wait(shared.k_empty(at.stage), at.parity ^ 1);
             from.template fetch<S::K_SLABS>(shared.k(at.stage), shared.k_full(at.stage), j * S::N, 0);
-            if constexpr (S::READY) {
-                mbarrier::wait(shared.t_empty(at.stage), at.parity ^ 1);
-                ready.template fetch<S>(shared.t(at.stage), shared.t_full(at.stage), job.batch,
-                                        job.head / call.share, j * S::N);
-                continue;
-            }
             from.map = &map_v;
             mbarrier::wait(shared.v_empty(at.stage), at.parity ^ 1);
             from.template fetch<S::V_SLABS>(shared.v(at.stage), shared.v_full(at.stage), j * S::N, 0);

@@ -13,39 +13,34 @@
 #pragma once
 
 #include "attention/sm90/shape.cuh"
-#include "common/mma.cuh"
 #include "common/wgmma_registers8.cuh"
 
 namespace attention {
 
-// READY: values have been transposed in memory.
-template <int D_, int DV_, int N_, int WGS_, int STAGES_, bool READY_> struct Shape8 {
+template <int D_, int DV_, int N_, int WGS_, int STAGES_> struct Shape8 {
     using T = e4m3;
     static constexpr int D = D_, DV = DV_, N = N_, WGS = WGS_, STAGES = STAGES_;
-    static constexpr bool READY = READY_;
     static constexpr int ROWS = 64, ROW = 128, COLS = ROW;
     static constexpr int K_SLABS = (D + COLS - 1) / COLS, V_SLABS = (DV + COLS - 1) / COLS;
     static constexpr int SLAB = N * ROW, Q_SLAB = ROWS * ROW;
     static constexpr int Q_BYTES = K_SLABS * Q_SLAB;  // of a warpgroup
-    static constexpr int K_BYTES = K_SLABS * SLAB, V_BYTES = READY ? 0 : V_SLABS * SLAB;
-    static constexpr int T_BYTES = N * DV;
-    static constexpr int TRANSPOSERS = 3;  // warps
-    static constexpr int READERS = (READY ? 1 : TRANSPOSERS) + 4 * WGS;  // of tickets
+    static constexpr int K_BYTES = K_SLABS * SLAB, V_BYTES = V_SLABS * SLAB, T_BYTES = N * DV;
     // Registers of a thread of the producer warpgroup, and of the others.
-    static constexpr int GIVEN = WGS == 3 ? 32 : READY || DV > 128 ? 24 : 40;
-    static constexpr int TAKEN = WGS == 3 ? 160 : READY || DV > 128 ? 240 : 232;
+    static constexpr bool WIDE = DV > 128 && N > 96;
+    static constexpr int GIVEN = WGS == 3 ? 32 : WIDE ? 24 : 40;
+    static constexpr int TAKEN = WGS == 3 ? 160 : WIDE ? 240 : 232;
+    static constexpr int TRANSPOSERS = 3;  // warps of the producer warpgroup
 
     using Scores = f32[N / 2];  // of a thread
     using Weights = u32[N / 8];
     using Sums = f32[DV / 2];
-    using Queries = u32[D / 8];
 
     static_assert(N % 32 == 0 && D % 32 == 0 && DV % 32 == 0);
 };
 
-template <int D, int DV, int N, int WGS, int STAGES, bool READY>
-struct Shared<Shape8<D, DV, N, WGS, STAGES, READY>> {
-    using S = Shape8<D, DV, N, WGS, STAGES, READY>;
+template <int D, int DV, int N, int WGS, int STAGES>
+struct Shared<Shape8<D, DV, N, WGS, STAGES>> {
+    using S = Shape8<D, DV, N, WGS, STAGES>;
     u8* base;
 
     __device__ __forceinline__ u8* q(int wg) const { return base + wg * S::Q_BYTES; }
@@ -68,20 +63,20 @@ struct Shared<Shape8<D, DV, N, WGS, STAGES, READY>> {
     }
 
     // By one thread, before anybody uses them.
-    __device__ __forceinline__ void init(int readers) const {
+    __device__ __forceinline__ void init() const {
         for (int wg = 0; wg < WGS; wg++) {
             mbarrier::init(q_full(wg), 1);
-            mbarrier::init(q_empty(wg), readers);
+            mbarrier::init(q_empty(wg), 1);
         }
         for (int i = 0; i < STAGES; i++) {
             mbarrier::init(k_full(i), 1);
             mbarrier::init(k_empty(i), WGS);
             mbarrier::init(v_full(i), 1);
             mbarrier::init(v_empty(i), S::TRANSPOSERS);
-            mbarrier::init(t_full(i), READY ? 1 : S::TRANSPOSERS);
+            mbarrier::init(t_full(i), S::TRANSPOSERS);
             mbarrier::init(t_empty(i), WGS);
         }
-        ticket().init(S::READERS);
+        ticket().init(3 + 4 * WGS);
         mbarrier::fence_init();
     }
 };
@@ -98,30 +93,6 @@ __device__ __forceinline__ void start_scores8(typename S::Scores& s, const u8* q
                                wgmma::advance(b, slab * S::SLAB + bytes), kk != 0);
     }
     wgmma::commit();
-}
-
-// The same with queries in registers: half as many bytes of shared memory for a narrow block of keys.
-template <class S>
-__device__ __forceinline__ void start_scores8(typename S::Scores& s, const typename S::Queries& q,
-                                              const u8* k) {
-    const u64 b = wgmma::descriptor(mbarrier::address(k), 16, 1024, wgmma::Swizzle::b128);
-#pragma unroll
-    for (int kk = 0; kk < S::D / 32; kk++)
-        wgmma::mma_registers8<S::N>(s, q + 4 * kk,
-                                    wgmma::advance(b, kk / 4 * S::SLAB + kk % 4 * 32), kk != 0);
-    wgmma::commit();
-}
-
-// A warp's sixteen queries of a warpgroup's, as left operands.
-template <class S>
-__device__ __forceinline__ void read_queries(typename S::Queries& q, const u8* from) {
-    const u32 lane = warp::lane(), row = threadIdx.x / 32 % 4 * 16 + lane % 16;
-    const u32 start = mbarrier::address(from) + row * S::ROW + ((lane / 16 ^ row % 8) << 4);
-#pragma unroll
-    for (int kk = 0; kk < S::D / 32; kk++) {
-        u32(&part)[4] = reinterpret_cast<u32(&)[4]>(q[4 * kk]);
-        mma::load_matrices<false>(part, (start ^ (kk % 4 << 5)) + kk / 4 * S::Q_SLAB);
-    }
 }
 
 template <class S>

@@ -15,27 +15,28 @@ namespace attention {
 
 template <class S> struct Transposer {
     const Shared<S>& shared;
-    int part;  // of TRANSPOSERS
-    Cursor<S::STAGES> at;
+    int part;        // of TRANSPOSERS
+    u32 blocks = 0;  // done, of all tiles
 
     // Units are 16 keys x 32 columns, four matrices; so many are under way at a time.
-    static constexpr int UNITS = S::DV / 32, TOGETHER = UNITS <= 4 ? UNITS : UNITS % 2 ? 1 : 2;
+    static constexpr int UNITS = S::DV / 32, TOGETHER = UNITS <= 4 ? UNITS : 1;
 
     // The blocks of a tile, by one warp.
     template <class JOB> __device__ __forceinline__ void tile(const JOB& job) {
-        for (i32 left = job.end - job.first; left > 0; left--, at.next()) {
-            mbarrier::wait(shared.v_full(at.stage), at.parity);
-            mbarrier::wait(shared.t_empty(at.stage), at.parity ^ 1);
-            const u32 from = mbarrier::address(shared.v(at.stage));
-            const u32 to = mbarrier::address(shared.t(at.stage));
+#pragma unroll 1
+        for (i32 left = job.end - job.first; left > 0; left--, blocks++) {
+            const u32 stage = blocks % S::STAGES, parity = blocks / S::STAGES % 2;
+            mbarrier::wait(shared.v_full(stage), parity);
+            mbarrier::wait(shared.t_empty(stage), parity ^ 1);
 #pragma unroll 1
             for (int keys = part; keys < S::N / 16; keys += S::TRANSPOSERS)
-                sixteen(from + keys * 16 * S::ROW, to + keys * 16 * S::DV);
+                sixteen(mbarrier::address(shared.v(stage)) + keys * 16 * S::ROW,
+                        mbarrier::address(shared.t(stage)) + keys * 16 * S::DV);
             tma::fence_shared();
             __syncwarp();
             if (warp::lane() == 0) {
-                mbarrier::arrive(shared.v_empty(at.stage));
-                mbarrier::arrive(shared.t_full(at.stage));
+                mbarrier::arrive(shared.v_empty(stage));
+                mbarrier::arrive(shared.t_full(stage));
             }
         }
     }

@@ -1,19 +1,24 @@
 // Attention kernel 6, Hopper: operands of 8 bits, e4m3 with float32 scales.
 //
 // The structure is kernel 5's: persistent CTAs, tiles that run into each other, warpgroups that take
-// turns. What changes is that wgmma takes bytes along K alone. Scores are no problem, rows of Q and K run
-// along the columns that are summed. P V sums over keys, along which V does not run: three warps of the
-// producer warpgroup transpose each block of V in shared memory while the warpgroups compute. The order
-// of keys in a transposed block is the one in which the four threads of a quad hold scores, so weights
-// become the next product's left operand where they are, by rounding alone (fp8_shape.cuh).
+// turns. Three things are its own.
+//
+// wgmma takes bytes along K alone. Scores are no problem, rows of Q and K run along the columns that are
+// summed. P V sums over keys, along which V does not run: three warps of the producer warpgroup transpose
+// each block of V in shared memory while the warpgroups compute. The order of keys in a transposed block
+// is the one in which the four threads of a quad hold scores, so weights become the next product's left
+// operand where they are, by rounding alone (fp8_shape.cuh).
 //
 // Weights are rounded to 3 bits after the leading one, 2^-4 relative: that is what the result is off by,
 // averaged over keys. Tensor cores add up 8-bit products with about 13 bits below the leading one.
 //
-// Napkin (d 128, 128 x 224): 8192 FLOP/clk make 1792 clk of products per step, and 28672 ex2 at 16 a clk
-// take 1792 too, the rest of the softmax 1000 issue slots: half of the peak is what can be hoped for once
-// not all of it overlaps. Shared memory is busy for 1900 clk at 128 bytes a clk: operands 1020, what TMA
-// writes 450, transposing 450.
+// Products take half of kernel 5's time, exponentials as long as ever: now they are what a step waits
+// for. So nobody looks for maxima (fp8_softmax.cuh), and three warpgroups of few keys a step work better
+// than two of many.
+//
+// Napkin (d 128, 192 x 96): 8192 FLOP/clk make 1152 clk of products per step, 18432 ex2 at 16 a clk take
+// as long, the rest of the softmax 400 issue slots. Shared memory is busy for as long again at 128 bytes a
+// clk: operands 770, what TMA writes 190, transposing 190.
 #include "attention/sm90/finish.cuh"
 #include "attention/sm90/fp8_load.cuh"
 #include "attention/sm90/fp8_scales.cuh"
@@ -27,38 +32,15 @@ constexpr int BARRIER_TURN = 1, BARRIER_AGAIN = 4;  // and the following: one pe
 
 template <class S, Mask MASK, Keys KEYS> using Work = Job<S, MASK, KEYS, 1>;
 
-// How a warpgroup goes about a step; all compute the same.
-//   TURNS    whether warpgroups take turns at starting products, and when the turn goes on: 1 at once,
-//            2 when scores are there, 3 when sums are there
-//   EARLY    quarters of the exponentials that do not wait for sums
-//   HELD     queries are held in registers, not read from shared memory at every step
-//   LOWERED  weights are rounded by integer arithmetic
-//   POLYS    eighths of the exponentials that are polynomials
-//   BLIND    no maxima are looked for
-template <int TURNS_, int EARLY_, bool HELD_, bool LOWERED_, int POLYS_, bool BLIND_> struct Ways {
-    static constexpr int TURNS = TURNS_, EARLY = EARLY_, POLYS = POLYS_;
-    static constexpr bool HELD = HELD_, LOWERED = LOWERED_, BLIND = BLIND_;
-};
-
-template <bool BLIND, bool LOWERED> struct Chosen {
-    using Softmax = Softmax8<LOWERED>;
-};
-template <bool LOWERED> struct Chosen<true, LOWERED> {
-    using Softmax = BlindSoftmax<LOWERED>;
-};
-
 // A consumer warpgroup.
-template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer {
+template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer {
     using W = Work<S, MASK, KEYS>;
-    using Softmax = typename Chosen<WAYS::BLIND, WAYS::LOWERED>::Softmax;
-    static constexpr int SCORES = S::N / 2, FIRST = S::N / 8 * WAYS::EARLY / 4 * 4;
 
     const Shared<S>& shared;
     const Call& call;
     const Scales& scales;
     const Results<OUT>& to;
     int wg;
-    typename S::Queries q;
     u32 blocks = 0, q_parity = 0;  // blocks: whose scores are done, of all tiles
     // Of the current tile, all that steps need to know: registers are scarce.
     Interval seen[2];
@@ -67,10 +49,10 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
     i32 whole[2];      // blocks of which every key is seen by all rows: from [0], before [1]
 
     __device__ __forceinline__ void await_turn() const {
-        if constexpr (WAYS::TURNS != 0) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+        if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
     }
-    template <int WHEN> __device__ __forceinline__ void pass_turn() const {
-        if constexpr (WAYS::TURNS == WHEN)
+    __device__ __forceinline__ void pass_turn() const {
+        if constexpr (TURNS)
             warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
     }
     static __device__ __forceinline__ void release(Barrier* empty) {
@@ -95,30 +77,20 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
         whole[1] = top.end / S::N;
     }
 
-    __device__ __forceinline__ void await_queries() {
-        mbarrier::wait(shared.q_full(wg), q_parity);
-        if constexpr (WAYS::HELD) {
-            read_queries<S>(q, shared.q(wg));
-            tma::fence_shared();
-            __syncwarp();
-            if (warp::lane() == 0) mbarrier::arrive(shared.q_empty(wg));
-            q_parity ^= 1;
-        }
-    }
     __device__ __forceinline__ void await_keys() const {
         mbarrier::wait(shared.k_full(stage(blocks)), parity(blocks));
     }
     __device__ __forceinline__ void start_scores(typename S::Scores& s) const {
-        if constexpr (WAYS::HELD) start_scores8<S>(s, q, shared.k(stage(blocks)));
-        else start_scores8<S>(s, shared.q(wg), shared.k(stage(blocks)));
+        start_scores8<S>(s, shared.q(wg), shared.k(stage(blocks)));
     }
     __device__ __forceinline__ void scores_done(typename S::Scores& s, i32 j) const {
         wgmma::hold(s);
         if (j >= whole[1] || (MASK == Mask::window && j < whole[0])) hide<MASK>(s, seen, j * S::N);
     }
+    // Once nobody will want the block's scores again.
     __device__ __forceinline__ void release_keys(i32 j) {
         release(shared.k_empty(stage(blocks++)));
-        if (!WAYS::HELD && j == first) {
+        if (j == first) {
             release(shared.q_empty(wg));
             q_parity ^= 1;
         }
@@ -140,23 +112,18 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
 
     // Weights of a tile's first block.
     __device__ __forceinline__ void weigh_first(typename S::Weights& p, typename S::Scores& s,
-                                                Softmax& softmax, i32 j) {
+                                                BlindSoftmax& softmax, i32 j) {
         scores_done(s, j);
         release_keys(j);
-        softmax = Softmax();
-        if constexpr (WAYS::BLIND) {
-            softmax.renew(s, c);
-        } else {
-            softmax.raise(s, c);
-            softmax.template weigh<0, SCORES, WAYS::POLYS>(s, c);
-        }
-        pack_all8<WAYS::LOWERED>(p, s);
+        softmax = BlindSoftmax();
+        softmax.renew(s, c);
+        pack_all8(p, s);
     }
 
     // The very first block, with nothing to do meanwhile.
-    __device__ __forceinline__ void first_block(typename S::Weights& p, Softmax& softmax, i32 j) {
+    __device__ __forceinline__ void first_block(typename S::Weights& p, BlindSoftmax& softmax, i32 j) {
         typename S::Scores s;
-        await_queries();
+        mbarrier::wait(shared.q_full(wg), q_parity);
         await_keys();
         wgmma::fence();
         start_scores(s);
@@ -166,29 +133,26 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
 
     // The last product of a tile, the first of the next, and while that runs the results of the old one.
     __device__ __forceinline__ void turn_over(typename S::Sums& o, typename S::Weights& p,
-                                              Softmax& softmax, const Tile& old, i32 j) {
+                                              BlindSoftmax& softmax, const Tile& old, i32 j) {
         typename S::Scores s;
         await_values(blocks - 1);
         await_turn();
         wgmma::fence();
         start_values(o, p, blocks - 1);
-        await_queries();
+        mbarrier::wait(shared.q_full(wg), q_parity);
         await_keys();
-        if constexpr (WAYS::HELD) wgmma::fence();
         start_scores(s);
-        pass_turn<1>();
+        pass_turn();
         wgmma::wait<1>();
         values_done(o, p, blocks - 1);
-        pass_turn<2>();
         end(old, o, softmax);
         wgmma::wait<0>();
-        pass_turn<3>();
         weigh_first(p, s, softmax, j);
     }
 
     // Scores of block j, while the weights of the block before are used.
-    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p, Softmax& softmax,
-                                         i32 j) {
+    __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
+                                         BlindSoftmax& softmax, i32 j) {
         typename S::Scores s;
         await_keys();
         await_turn();
@@ -196,51 +160,28 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
         start_scores(s);
         await_values(blocks - 1);
         start_values(o, p, blocks - 1);
-        pass_turn<1>();
-        wgmma::wait<1>();
-        pass_turn<2>();
-        scores_done(s, j);
-        if constexpr (WAYS::BLIND) return weigh_blindly(o, p, s, softmax, j);
-        else weigh(o, p, s, softmax, j);
-    }
-
-    __device__ __forceinline__ void weigh(typename S::Sums& o, typename S::Weights& p,
-                                          typename S::Scores& s, Softmax& softmax, i32 j) {
-        release_keys(j);
-        if (__any_sync(0xffffffff, softmax.outgrown(s))) {
-            wgmma::wait<0>();
-            wgmma::hold(o);
-            scale_rows(o, softmax.raise(s, c));
-        }
-        softmax.template weigh<0, FIRST, WAYS::POLYS>(s, c);
-        if constexpr (FIRST > 0) wgmma::after(c[0]);
+        pass_turn();
         wgmma::wait<0>();
-        pass_turn<3>();
-        values_done(o, p, blocks - 2);  // `blocks` has gone on
-        softmax.template weigh<FIRST, SCORES, WAYS::POLYS>(s, c);
-        pack_all8<WAYS::LOWERED>(p, s);
-    }
-
-    __device__ __forceinline__ void weigh_blindly(typename S::Sums& o, typename S::Weights& p,
-                                                  typename S::Scores& s, Softmax& softmax, i32 j) {
-        softmax.template weigh<0, FIRST, 0>(s, c);
-        if constexpr (FIRST > 0) wgmma::after(c[0]);
-        wgmma::wait<0>();
-        pass_turn<3>();
         values_done(o, p, blocks - 1);
-        softmax.template weigh<FIRST, SCORES, 0>(s, c);
-        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown())) {
-            wgmma::hold(s);
-            wgmma::fence();
-            start_scores(s);
-            wgmma::wait<0>();
-            scores_done(s, j);
-            scale_rows(o, softmax.renew(s, c));
-        } else {
+        scores_done(s, j);
+        softmax.weigh(s, c);
+        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown()))
+            again(o, s, softmax, j);
+        else
             softmax.accept();
-        }
         release_keys(j);
-        pack_all8<WAYS::LOWERED>(p, s);
+        pack_all8(p, s);
+    }
+
+    // Weights were too large: scores once more, for a new base.
+    __device__ __forceinline__ void again(typename S::Sums& o, typename S::Scores& s,
+                                          BlindSoftmax& softmax, i32 j) const {
+        wgmma::hold(s);
+        wgmma::fence();
+        start_scores(s);
+        wgmma::wait<0>();
+        scores_done(s, j);
+        scale_rows(o, softmax.renew(s, c));
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
@@ -257,30 +198,30 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
     }
 
     __device__ __forceinline__ void end(const Tile& tile, const typename S::Sums& o,
-                                        const Softmax& softmax) const {
+                                        const BlindSoftmax& softmax) const {
         const W job(call, tile, 0);
         const i64 batch = call.lengths.q_offsets != nullptr ? 0 : job.batch;
         const i64 first = job.sequence.q_first;
         const f32 scale = scales.values(job.batch, job.head / call.share);
-        finish_row8<0, OUT, WAYS::LOWERED>(to, row_of(call, job, wg, 0), batch, first, o, softmax, scale);
-        finish_row8<1, OUT, WAYS::LOWERED>(to, row_of(call, job, wg, 1), batch, first, o, softmax, scale);
+        finish_row8<0>(to, row_of(call, job, wg, 0), batch, first, o, softmax, scale);
+        finish_row8<1>(to, row_of(call, job, wg, 1), batch, first, o, softmax, scale);
     }
 
     // A tile without keys.
     __device__ __forceinline__ void nothing(const Tile& tile) const {
         typename S::Sums none;
         clear(none);
-        end(tile, none, Softmax());
+        end(tile, none, BlindSoftmax());
     }
 
     // All tiles. The last block of one is finished while the first of the next is begun.
     __device__ __forceinline__ void run() {
         typename S::Sums o;
         typename S::Weights p;
-        Softmax softmax;
+        BlindSoftmax softmax;
         Tile last;
         bool open = false;  // told by `last`, the assembler would not know that all lanes agree
-        if (wg == S::WGS - 1) pass_turn<WAYS::TURNS>();  // the first one's
+        if (wg == S::WGS - 1) pass_turn();  // the first one's
         shared.ticket().for_each([&](const Tile& tile) {
             const W job(call, tile, 0);
             if (job.empty()) return nothing(tile);
@@ -303,13 +244,13 @@ template <class OUT, class S, Mask MASK, Keys KEYS, class WAYS> struct Consumer 
 template <class S, Mask MASK, Keys KEYS>
 __device__ __forceinline__ void produce(const Shared<S>& shared, const TensorMap& map_q,
                                         const TensorMap& map_k, const TensorMap& map_v,
-                                        const Call& call, const Ready& ready) {
+                                        const Call& call) {
     const Ticket ticket = shared.ticket();
     if (warp::index() == 0) {
-        Loader8<S, MASK, KEYS> loader{shared, map_k, map_v, call, ready};
+        Loader8<S, MASK, KEYS> loader{shared, map_k, map_v, call};
         ticket.lead(call.schedule, blockIdx.x, gridDim.x,
                     [&](const Tile& tile) { loader.tile(Work<S, MASK, KEYS>(call, tile, 0)); });
-    } else if (!S::READY || warp::index() == 1) {
+    } else {
         Transposer<S> transposer{shared, warp::index() - 1};
         u32 parity = 0;
         ticket.for_each([&](const Tile& tile) {
@@ -320,14 +261,13 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const TensorMap
                 load_queries(shared, map_q, call, job, parity);
             }
             parity ^= 1;
-            if constexpr (!S::READY) transposer.tile(job);
+            transposer.tile(job);
         });
     }
     __syncwarp();
 }
 
-template <class OUT, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, bool READY,
-          class WAYS>
+template <class OUT, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, bool TURNS>
 __global__ void __launch_bounds__((WGS + 1) * 128, 1)
 k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
        const __grid_constant__ TensorMap map_v, OUT* out, i64 out_token, i64 out_head, i64 out_batch,
@@ -337,8 +277,8 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
        i32 q_scale_head, i32 q_scale_share, const f32* k_scale, i32 k_scale_batch, i32 k_scale_head,
        const f32* v_scale, i32 v_scale_batch, i32 v_scale_head, const u32* q_offsets,
        const u32* q_lengths, const u32* k_offsets, const u32* k_lengths, const u32* table,
-       i32 table_batch, i32 page, i32 page_box, u32* counter, const u8* ready, i32 ready_rows) {
-    using S = Shape8<D, DV, N, WGS, STAGES, READY>;
+       i32 table_batch, i32 page, i32 page_box, u32* counter) {
+    using S = Shape8<D, DV, N, WGS, STAGES>;
     extern __shared__ __align__(1024) u8 memory[];
     const Shared<S> shared{memory};
     const Call call{{queries, keys, q_offsets, q_lengths, k_offsets, k_lengths},
@@ -348,14 +288,13 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
 
     if (threadIdx.x == 0) {
         tma::prefetch(map_q), tma::prefetch(map_k), tma::prefetch(map_v);
-        shared.init(WAYS::HELD ? 4 : 1);
+        shared.init();
     }
     __syncthreads();
 
     if (warp::group() == 0) {
         if constexpr (WGS > 1) warp::give_registers<S::GIVEN>();
-        produce<S, MASK, KEYS>(shared, map_q, map_k, map_v, call,
-                               {ready, heads / share, ready_rows});
+        produce<S, MASK, KEYS>(shared, map_q, map_k, map_v, call);
     } else {
         if constexpr (WGS > 1) warp::take_registers<S::TAKEN>();
         const Scales scales{scale, v_factor, q_scale_share, {q_scale, q_scale_batch, q_scale_head},
@@ -363,8 +302,8 @@ k6_fp8(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMa
                             {v_scale, v_scale_batch, v_scale_head}};
         const Results<OUT> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                    lse_batch, sinks};
-        static_assert(WGS > 1 || WAYS::TURNS == 0);
-        Consumer<OUT, S, MASK, KEYS, WAYS> consumer{shared, call, scales, results, warp::group() - 1};
+        static_assert(WGS > 1 || !TURNS);
+        Consumer<OUT, S, MASK, KEYS, TURNS> consumer{shared, call, scales, results, warp::group() - 1};
         consumer.run();
     }
 }

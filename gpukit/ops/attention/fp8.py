@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpukit import dtypes, kernels
-from gpukit.kernels.attention_fp8 import WARPS
 from gpukit.kernels.spec import Value
 from gpukit.ops.attention import forward, pieces, tiles
 from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem, steps
 from gpukit.ops.attention.tiles import Tile
-from gpukit.ops.matmul import workspace
 from gpukit.ops.matmul.maps import bound
 
 
@@ -26,13 +24,7 @@ class Config:
     group: int = 1
     section: int = 1
     dynamic: bool = False
-    turns: int = 1
-    early: int = 0
-    held: bool = False
-    ready: bool = False
-    lowered: bool = False
-    polys: int = 0
-    blind: bool = False
+    turns: bool = True
     workers: int = 0
 
 
@@ -48,10 +40,11 @@ def configure(problem: Problem) -> Config:
 
 
 def choose(columns: int) -> Tile:
-    """The tile for heads of so many columns: keys that registers hold scores of beside the sums."""
+    """The tile for heads of so many columns: keys that registers hold scores of beside the sums; a
+    stage is held until exponentials are known to be right, so there are many if there is room."""
     if columns <= 64:
-        return Tile(160, 3, 2)
-    return Tile(160 if columns <= 128 else 96, 2, 2)
+        return Tile(160, 3, 4)
+    return Tile(96, 3, 4) if columns <= 128 else Tile(128, 2, 2)
 
 
 def launch(problem: Problem, config: Config | None = None) -> None:
@@ -80,36 +73,14 @@ def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
     sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
              c.group, heads // p.kv_heads, p.terms.scale * p.scales.scores, *pieces.visible(p)[1:])
     of_q, of_k, of_v = (_steps(x) for x in (p.scales.q, p.scales.k, p.scales.v))
-    pages, none, transpose = _pages(p, c), device.pointer(None), _transposer(p, c)
+    pages, none = _pages(p, c), device.pointer(None)
     share = 1 if p.scales.q is None else max(p.heads // p.scales.q.shape[1], 1)
 
     def call(q: Any, k: Any, v: Any, out: Any, lse: Any, sinks: Any, q_scale: Any, k_scale: Any,
              v_scale: Any, *lengths: Any) -> None:
         tickets = device.pointer(counter(device)) if c.dynamic else none
         enqueue(map_q(q), map_k(k), map_v(v), out, *out_steps, lse, *sizes, sinks, p.scales.values,
-                q_scale, *of_q, share, k_scale, *of_k, v_scale, *of_v, *lengths, *pages, tickets,
-                *transpose(v))
-
-    return call
-
-
-def _transposer(problem: Problem, config: Config) -> Callable[[Any], tuple[Any, int]]:
-    """Transposes values in memory, if the kernel is to find them so: from a pointer to another, and
-    how many rows a head has there."""
-    device, v = problem.device, problem.v
-    if not config.ready:
-        nothing = device.pointer(None), 0
-        return lambda _: nothing
-    batch, keys, heads, columns = v.shape
-    rows = -(-keys // config.tile.n) * config.tile.n
-    enqueue = device.compile(kernels.get("attention.sm90.values"), {"dv": columns}).bind(
-        (-(-rows // (16 * WARPS)), heads, batch), (32 * WARPS,))
-    steps_of_v = steps(v, 1, 2, 0)
-
-    def call(pointer: Any) -> tuple[Any, int]:
-        ready = workspace.empty(device, (batch, heads, rows * columns), v.dtype)
-        enqueue(pointer, *steps_of_v, device.pointer(ready), keys, rows)
-        return device.pointer(ready), rows
+                q_scale, *of_q, share, k_scale, *of_k, v_scale, *of_v, *lengths, *pages, tickets)
 
     return call
 
@@ -120,9 +91,7 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     assert out is not None  # checked with the other arguments
     return {"dtype": out.name, "d": problem.d, "dv": problem.dv, "n": tile.n, "wgs": tile.wgs,
             "stages": tile.stages, "mask": problem.mask.policy, "keys": problem.lengths.policy,
-            "turns": config.turns if tile.wgs > 1 else 0, "early": config.early,
-            "held": int(config.held), "ready": int(config.ready), "lowered": int(config.lowered),
-            "polys": config.polys, "blind": int(config.blind)}
+            "turns": int(config.turns and tile.wgs > 1)}
 
 
 def _steps(array: Any) -> tuple[int, int]:
