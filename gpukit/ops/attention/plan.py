@@ -123,18 +123,18 @@ class Config:
 
     def grid(self, p: Problem) -> tuple[int, int, int]:
         """Of CTAs."""
-        if self.cut == "even":
+        if self.cut != "grid":
             return self.units(p), self.parts, 1
         return self.units(p), self.parts * self.cluster, p.sequences
 
     def states(self, p: Problem) -> int:
         """Items of four dims in the workspace."""
-        each = 2 if self.cut == "even" else p.sequences
+        each = 2 if self.cut != "grid" else p.sequences
         return each * self.units(p) * self.parts * self.rows * p.dim // 4
 
     def counters(self, p: Problem) -> int:
         """Of parts that have arrived."""
-        each = self.parts if self.cut == "even" else p.sequences * self.cluster
+        each = self.parts if self.cut != "grid" else p.sequences * self.cluster
         return each * self.units(p)
 
 
