@@ -10,8 +10,8 @@ template <class Ends> __device__ __noinline__ void finish_list() {
         return ends.many(task.listed, task.bound, task.all);
     });
 }
-template <class Ends> __device__ __noinline__ void finish_row() {
-    Ends::find_thresholds();
+template <class Ends> __device__ __noinline__ void find_thresholds() { Ends::find_thresholds(); }
+template <class Ends> __device__ __noinline__ void draw_from_row() {
     Ends::resume([&](Ends& ends, const Task& task) {
         return ends.from_blocks(task.mass, task.bound, false);
     });
@@ -214,7 +214,8 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
             const u32 least = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
             hand_on({all, max(key::NOTHING + 1, least), k, 0, top_p, joint, !filtered, edge.low, edge.high,
                      0});
-            finish_row<Finish>();
+            ::find_thresholds<Finish>();
+            draw_from_row<Finish>();
         }
         __syncthreads();
         return s.drawn;

@@ -15,6 +15,31 @@ struct PartMass {
     }
 };
 
+// The threshold among the listed tokens, whose masses then join those of their blocks. Out of line: what
+// it needs is in shared memory, and registers are few.
+template <class Row> __device__ __noinline__ u32 threshold_on_list() {
+    constexpr int THREADS = Row::WARPS * 32;
+    auto& s = here<typename Row::Shared>();
+    const Weigh weigh = Row::again().weigher();
+    const bool masses = s.search.masses;
+    const u64 need = s.search.need - s.search.above;
+    auto mass = [&](int i) {
+        const f32 e = weigh(key::value(s.key[i]));
+        return e >= s.settings.min_p ? mass_of(e) : 0ull;
+    };
+    const u32 limit =
+        select<THREADS>(s.bins, {s.search.low, s.search.high}, need, need, [&](auto add) {
+            for (int i = threadIdx.x; i < s.listed; i += THREADS) add(s.key[i], masses ? mass(i) : 1ull);
+        });
+    const u32 tokens = Blocks(s.V).first(1, 0);
+    for (int i = threadIdx.x; i < s.listed; i += THREADS)
+        if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], mass(i));
+    __syncthreads();
+    return limit;
+}
+
+template <class Row> __device__ __noinline__ void narrow_range();
+
 template <class Row> struct Narrowing {
     static constexpr int WARPS = Row::WARPS, THREADS = WARPS * 32;
 
@@ -31,14 +56,16 @@ template <class Row> struct Narrowing {
         set(search);
         for (bool listing = search.low > search.least;; listing = false) {
             counted = false;
-            if (at.low < at.high && !listing) narrow_once();
+            if (at.low < at.high && !listing) narrow_range<Row>();
             if (at.low < at.high && at.inside > LIST) {
                 if (!at.masses && at.above + at.inside == at.need) return at.low;
                 continue;
             }
             row().order(Sweep::list, at.low, at.high);
             if (at.masses && !proven(s.listed)) continue;
-            return s.listed <= LIST ? among(s.listed) : at.low;
+            if (s.listed > LIST) return at.low;
+            counted = true;
+            return threshold_on_list<Row>();
         }
     }
 
@@ -111,23 +138,6 @@ template <class Row> struct Narrowing {
         return e >= s.settings.min_p ? mass_of(e) : 0;
     }
 
-    // The threshold among the listed tokens, whose masses then join those of their blocks.
-    __device__ __forceinline__ u32 among(int n) {
-        const Weigh weigh = row().weigher();
-        const u64 need = at.need - at.above;
-        const bool masses = at.masses;
-        const u32 limit = select<THREADS>(s.bins, {at.low, at.high}, need, need, [&](auto add) {
-            for (int i = threadIdx.x; i < n; i += THREADS)
-                add(s.key[i], masses ? listed_mass(weigh, i) : 1ull);
-        });
-        const u32 tokens = row().blocks.first(1, 0);
-        for (int i = threadIdx.x; i < n; i += THREADS)
-            if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], listed_mass(weigh, i));
-        __syncthreads();
-        counted = true;
-        return limit;
-    }
-
     // The mass of all tokens from `limit`, and that of each block.
     __device__ __forceinline__ u64 total(u32 limit) {
         if (!counted) row().order(Sweep::list, limit, limit - 1);
@@ -142,3 +152,9 @@ template <class Row> struct Narrowing {
         return sum;
     }
 };
+
+// Out of line, as above.
+template <class Row> __device__ __noinline__ void narrow_range() {
+    auto& s = here<typename Row::Shared>();
+    Narrowing<Row>{s, s.search}.narrow_once();
+}

@@ -207,7 +207,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
         for (int g = warp::index(); g < groups; g += WARPS * AHEAD)
             for (int round = 0; round < blocks.rounds; ++round) {
                 f32 x[AHEAD];
-                u32 token[AHEAD];
+                u32 token[AHEAD], bits = 0;
 #pragma unroll
                 for (int a = 0; a < AHEAD; ++a) {
                     const int group = g + a * WARPS < groups ? s.group[g + a * WARPS] : -1;
@@ -218,19 +218,39 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
                 }
 #pragma unroll
                 for (int a = 0; a < AHEAD; ++a)
-                    if (const u32 k = key::of(key::clean(x[a])); k >= bound)
-                        if (const u32 at = atomicAdd(&s.listed, 1u); at < LIST)
-                            s.key[at] = k, s.token[at] = token[a];
+                    bits |= (key::of(key::clean(x[a])) >= bound ? 1u : 0u) << a;
+                list(bits, x, [&](int a) { return token[a]; });
             }
         __syncthreads();
         return s.listed <= LIST;
     }
 
-    __device__ __forceinline__ void list(u32 key, u32 token) {
-        const u32 at = dsmem::add(dsmem::at(&s.listed, 0), 1);
+    // Lists those of a lane's logits that have a bit set: a place for each, by one count per warp.
+    template <int N, class Token>
+    __device__ __forceinline__ void list(u32 bits, const f32 (&x)[N], Token token) {
+        if (!__any_sync(0xffffffff, bits)) return;
+        const u32 mine = __popc(bits), upto = u32(team::warp_scan(mine));
+        u32 at = 0;
+        if (warp::lane() == 31) at = take_places(upto);
+        at = __shfl_sync(0xffffffff, at, 31) + upto - mine;
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            if (bits >> i & 1) put(at++, key::of(key::clean(x[i])), token(i));
+    }
+
+    __device__ __forceinline__ u32 take_places(u32 n) {
+        if constexpr (CLUSTER == 1) return atomicAdd(&s.listed, n);
+        else return dsmem::add(dsmem::at(&s.listed, 0), n);
+    }
+
+    __device__ __forceinline__ void put(u32 at, u32 key, u32 token) {
         if (at >= LIST) return;
-        dsmem::store(dsmem::at(&s.key[at], 0), key);
-        dsmem::store(dsmem::at(&s.token[at], 0), token);
+        if constexpr (CLUSTER == 1) {
+            s.key[at] = key, s.token[at] = token;
+        } else {
+            dsmem::store(dsmem::at(&s.key[at], 0), key);
+            dsmem::store(dsmem::at(&s.token[at], 0), token);
+        }
     }
 
     // --- further readings, by all CTAs ---

@@ -51,15 +51,16 @@ template <class Row> struct StreamSweep {
             u64 total = 0;
             each(b, [&](u32 base, const f32 (&x)[AHEAD]) {
                 Mass sum;
+                u32 bits = 0;
 #pragma unroll
                 for (int i = 0; i < AHEAD; ++i) {
                     const f32 clean = key::clean(x[i]);
                     const u32 k = key::of(clean);
-                    if (k < order.low) continue;
-                    const f32 e = weigh(clean);
-                    if (k <= order.high) row.list(k, base + row.logits.at(warp::lane(), i));
-                    else if (e >= min_p) sum.add(Mass::of(e));
+                    bits |= (k >= order.low && k <= order.high ? 1u : 0u) << i;
+                    const f32 e = k > order.high ? weigh(clean) : 0.0f;
+                    if (e >= min_p) sum.add(Mass::of(e));
                 }
+                row.list(bits, x, [&](int i) { return base + row.logits.at(warp::lane(), i); });
                 total += sum.total();
             });
             total = team::warp_sum(total);

@@ -67,7 +67,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct TopK {
                 const bool equal = key::of(key::clean(row.logits.one(token))) == limit;
                 const u32 all = __ballot_sync(0xffffffff, equal);
                 const u32 before = __popc(all & ((1u << warp::lane()) - 1));
-                if (equal && before < u32(wanted)) row.list(limit, token);
+                if (equal && before < u32(wanted)) row.put(row.take_places(1), limit, token);
                 wanted -= __popc(all);
             }
         }

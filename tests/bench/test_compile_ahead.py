@@ -18,7 +18,7 @@ class Recorder:
     """A device that compiles nothing and remembers what it was asked for."""
 
     emulated = False
-    properties = SimpleNamespace(sm_count=132)
+    properties = SimpleNamespace(sm_count=132, capability=(9, 0))
 
     def __init__(self, fails: bool = False) -> None:
         self.asked: list[tuple[str, dict]] = []

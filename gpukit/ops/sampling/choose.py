@@ -10,6 +10,9 @@ from gpukit.ops.sampling.rows import Rows
 _BIG = CLUSTERS[-1]
 
 
+# The share of an H200's SMs that clusters of each size reach, with one CTA per SM: a cluster lies
+# in one GPC, whose SMs are no multiple of 4.
+_REACHED = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.91}
 MOST_RESIDENT = 256 * STAGES[-1] * _BIG  # tokens of a row that a cluster's shared memory holds
 
 
@@ -48,14 +51,17 @@ def staged(function: str, rows: Rows) -> dict[str, Value]:
 def streamed(rows: Rows) -> dict[str, Value]:
     """Tunables of the sampler that streams rows.
 
-    CTAs of 256 threads, two per SM so that one row is finished while another is read, or three so
-    that all clusters find room at once; larger CTAs where even a cluster per row leaves most SMs
-    idle.
+    Few rows: the largest cluster with which all are read at once by a CTA of 512 threads per SM,
+    but no more warps than the row has blocks of 1024. Many: a CTA of 256 threads per row, several
+    per SM, so that one row is finished while others are read.
     """
-    sms = rows.device.properties.sm_count
-    cluster = max(c for c in CLUSTERS if c == 1 or c * rows.count <= 2 * sms)
-    many = 2 * cluster * rows.count > sms
-    blocks = (3 if cluster in (2, 4) else 2) if many else 1
-    return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": cluster,
-            "threads": 256 if many else 512, "blocks": blocks,
-            "most": 128 if rows.width <= 128 * 1024 else 256}
+    sms, blocks = rows.device.properties.sm_count, -(-rows.width // 1024)
+    fitting = [c for c in CLUSTERS if c * rows.count <= _REACHED[c] * sms and 8 * c <= blocks]
+    most = 128 if blocks <= 128 else 256
+    many = rows.count > sms
+    # Registers of four CTAs suffice on Hopper, for aligned f32; shared memory does for short rows.
+    hopper = rows.device.properties.capability < (10, 0)
+    four = hopper and most == 128 and rows.dtype.name == "f32" and rows.vec == 4
+    return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": max(fitting, default=1),
+            "threads": 256 if many else 512, "blocks": (4 if four else 3) if many else 1,
+            "most": most}

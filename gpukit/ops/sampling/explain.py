@@ -41,7 +41,8 @@ def _choose(op: str, given: Rows, top_k: int) -> dict[str, Value]:
 
 
 _CHOICES = {"softmax": ("softmax.warps", False), "argmax": ("argmax.choose", False),
-            "gumbel": ("gumbel.choose", False), "resident": ("sample.tuned", True)}
+            "gumbel": ("gumbel.choose", False), "top_k": ("top_k.choose", False),
+            "resident": ("sample.tuned", True)}
 _KERNELS = {"sample": "sampling.stream", "resident": "sampling.sample"}
 
 

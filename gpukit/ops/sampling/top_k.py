@@ -9,7 +9,8 @@ from gpukit import kernels
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import LIST
 from gpukit.kernels.spec import Value
-from gpukit.ops.sampling import choose, rows
+from gpukit.ops.sampling import rows
+from gpukit.ops.sampling.choose import streamed
 from gpukit.ops.sampling.rows import Rows
 
 MOST = LIST // 2
@@ -56,8 +57,14 @@ def top_k(logits: Any, k: int, *, per_row: Any = None, log_sum: Any = None, valu
     return values, tokens
 
 
+def choose(given: Rows) -> dict[str, Value]:
+    """As for sampling, but for the registers that the sort of the list takes."""
+    chosen = streamed(given)
+    return {**chosen, "blocks": min(3, int(chosen["blocks"]))}
+
+
 def _launch(given: Rows, k: int, arrays: tuple[Any, ...], tunables: Mapping[str, Value]) -> None:
-    chosen = {**choose.streamed(given), **tunables}
+    chosen = {**choose(given), **tunables}
     kernel = given.device.compile(kernels.get("sampling.top_k"), chosen)
     kernel.launch((given.count * int(chosen["cluster"]),), (int(chosen["threads"]),),
                   (given.array, *arrays, given.pitch, given.width, k))
