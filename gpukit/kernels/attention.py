@@ -23,10 +23,11 @@ _TERMS = Tunable("terms", tuple(range(16)), 0,
                  "sum of what is done to scores: 1 softcap, 2 ALiBi, 4 additive, 8 relative")
 _CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and values")
 
-_TURNS = Tunable("turns", (0, 1, 2, 3), 1, "how warpgroups take turns at starting products: not, until both "
-                 "are started, until scores are there, until sums are")
+_TURNS = Tunable("turns", (0, 1, 2, 3), 1,
+                 "how warpgroups take turns at starting products: not, until both are started, "
+                 "until scores are there, until sums are")
 
-_EARLY = Tunable("early", (0, 1, 2, 3, 4), 3,
+_EARLY = Tunable("early", (0, 1, 2, 3, 4), 2,
                  "quarters of a block's exponentials before the last sums are waited for")
 
 _RESULTS = (
@@ -108,7 +109,7 @@ K5 = KernelSpec(
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(
-        {"n": 176}, {"n": 176, "ctas": 2}, {"mask": "causal", "turns": 0},
+        {}, {"ctas": 2}, {"n": 176, "early": 0}, {"mask": "causal", "turns": 0},
         {"mask": "causal", "dtype": "f16"},
         {"mask": "window"}, {"d": 64, "dv": 64, "wgs": 3}, {"d": 256, "dv": 256, "n": 80},
         {"d": 192, "mask": "causal"}, {"d": 80, "dv": 80, "mask": "causal"},

@@ -27,8 +27,9 @@ class Config:
         ctas: CTAs of a cluster, which share what they read of keys and values.
         section: heads that are finished before the next ones start.
         dynamic: whether CTAs take tiles as they get free, not by turns.
-        turns: whether warpgroups take turns at starting products.
+        turns: how warpgroups take turns at starting products, see the kernel's tunable.
         workers: persistent CTAs or clusters; 0: as many as the GPU has room for.
+        early: quarters of a step's exponentials before the last sums are waited for.
     """
 
     tile: Tile
@@ -38,7 +39,7 @@ class Config:
     dynamic: bool = False
     turns: int = 1
     workers: int = 0
-    early: int = 3
+    early: int = 2
 
 
 def configure(problem: Problem) -> Config:
@@ -50,12 +51,12 @@ def configure(problem: Problem) -> Config:
     p, share = problem, problem.heads // problem.kv_heads
     tile = tiles.choose(p.d, p.dv, p.mask.policy, p.queries)
     group = tiles.packing(p.queries, share, tile.rows)
+    early = 4 if max(p.d, p.dv) <= 64 else 2
     if p.mask.policy == "full" and p.lengths.policy == "dense":
         pairs = max(p.d, p.dv) >= 128 and -(-p.queries * group // tile.rows) % 2 == 0
-        return Config(tile, group, 2 if pairs else 1)
+        return Config(tile, group, 2 if pairs else 1, early=early)
     section = tiles.section(p.keys, p.d + p.dv, 2, p.kv_heads * p.batch) * share // group
-    turns = not 64 < max(p.d, p.dv) <= 128  # with 128 keys a step and few steps, measured
-    return Config(tile, group, section=section, dynamic=True, turns=turns)
+    return Config(tile, group, section=section, dynamic=True, early=early)
 
 
 def single(problem: Problem) -> Config:

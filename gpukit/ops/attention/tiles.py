@@ -29,10 +29,8 @@ def choose(d: int, dv: int, policy: str, queries: int) -> Tile:
     widest = max(d, dv)
     if widest <= 64:
         return Tile(128, 3 if policy == "full" or queries > _SHORT else 2, 2)
-    if widest <= 96:
-        return Tile(128, 2, 2)
     if widest <= 128:
-        return Tile(176 if policy == "full" else 128, 2, 2)
+        return Tile(128, 2, 2)
     if dv <= 128 and d <= 192:
         return Tile(128 if policy != "window" else 96, 2, 2)
     if widest <= 192:
