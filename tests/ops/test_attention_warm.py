@@ -24,6 +24,7 @@ class Stand:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self.strides = np.empty(shape, dtype).strides
         self.data = SimpleNamespace(ptr=at, device_id=0)
+        self._c_contiguous = True
 
 
 def given(**arrays: Any) -> Given:

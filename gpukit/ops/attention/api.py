@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -72,13 +73,25 @@ def attention(q: Any, k: Any, v: Any, *, mask: str = "null", window: int | None 
             does not go together.
         UnsupportedError: pages on a GPU older than Hopper, or on Blackwell with wide heads.
     """
-    given = Given(q, k, v, out, sinks, alibi, bias, relative, None, q_lengths, None, kv_lengths,
-                  page_table, ("dense", mask, window, chunk, top_left, scale, softcap, layout,
-                               kernel, bool(return_lse)))
-    words = Words(dtype, out_dtype, q_scale, k_scale, v_scale)
-    results = (forward_warm.call(fp8_arguments.warm(given, words))
-               or _the_long_way(given, words))
+    given = (q, k, v, out, sinks, alibi, bias, relative, None, q_lengths, None, kv_lengths,
+             page_table, ("dense", mask, window, chunk, top_left, scale, softcap, layout, kernel,
+                          bool(return_lse)))
+    results = _attend(_the_long_way, given, dtype, out_dtype, q_scale, k_scale, v_scale)
     return results if return_lse else results[0]
+
+
+def _attend(long_way: Callable[[Given, Words], Any], given: tuple[Any, ...], dtype: Any,
+            out_dtype: Any, q_scale: Any, k_scale: Any, v_scale: Any) -> Any:
+    """out and lse, by the short way if the call has been made before."""
+    plain = (dtype is None and out_dtype is None and q_scale is None and k_scale is None
+             and v_scale is None)
+    found = forward_warm.call(given) if plain else None
+    if found is not None:
+        return found
+    call, words = Given(*given), Words(dtype, out_dtype, q_scale, k_scale, v_scale)
+    if not plain:
+        found = forward_warm.call(fp8_arguments.warm(call, words))
+    return found or long_way(call, words)
 
 
 def _the_long_way(given: Given, words: Words) -> tuple[Any, Any]:
@@ -139,12 +152,10 @@ def attention_ragged(q: Any, k: Any, v: Any, q_offsets: Any, kv_offsets: Any = N
     Returns:
         out [tokens, heads, dv]; with return_lse also lse [heads, tokens].
     """
-    given = Given(q, k, v, out, sinks, alibi, None, relative, q_offsets, None, kv_offsets,
-                  kv_lengths, page_table, ("ragged", mask, window, chunk, top_left, scale, softcap,
-                                           max_queries, kernel, bool(return_lse)))
-    words = Words(dtype, out_dtype, q_scale, k_scale, v_scale)
-    results = (forward_warm.call(fp8_arguments.warm(given, words))
-               or _the_long_ragged_way(given, words))
+    given = (q, k, v, out, sinks, alibi, None, relative, q_offsets, None, kv_offsets, kv_lengths,
+             page_table, ("ragged", mask, window, chunk, top_left, scale, softcap, max_queries,
+                          kernel, bool(return_lse)))
+    results = _attend(_the_long_ragged_way, given, dtype, out_dtype, q_scale, k_scale, v_scale)
     return results if return_lse else results[0]
 
 

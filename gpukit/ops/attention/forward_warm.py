@@ -49,8 +49,12 @@ class _Entry(NamedTuple):
 _entries: dict[tuple[Any, ...], _Entry] = {}
 
 
-def call(given: Given) -> Any:
-    """Launch and return (out, lse), or None: go the long way."""
+def call(given: tuple[Any, ...]) -> Any:
+    """Launch and return (out, lse), or None: go the long way.
+
+    Args:
+        given: what a `Given` holds; making one takes its time.
+    """
     entry = _find(given)
     if entry is None:
         return None
@@ -60,8 +64,11 @@ def call(given: Given) -> Any:
         out = Cupy.ndarray(entry.shape, entry.dtype, Cupy.alloc(entry.nbytes))
     elif not warm.apart(entry.spans, at_q, at_k, at_v, out.data.ptr, same=False):
         return None
-    lse = Cupy.ndarray(entry.lse_shape, "f4") if words[-1] else None
-    entry.launch(at_q, at_k, at_v, out.data.ptr, 0 if lse is None else lse.data.ptr,
+    lse, at_lse = None, 0
+    if words[-1]:
+        lse = Cupy.ndarray(entry.lse_shape, "f4")
+        at_lse = lse.data.ptr
+    entry.launch(at_q, at_k, at_v, out.data.ptr, at_lse,
                  *[0 if x is None else x.data.ptr for x in others])
     return out, lse
 
@@ -88,7 +95,7 @@ def keep(given: Given, problem: Problem, kernel: str | None, out: Any, lse: Any)
                            () if lse is None else lse.shape, spans)
 
 
-def _find(given: Given) -> _Entry | None:
+def _find(given: tuple[Any, ...]) -> _Entry | None:
     key = warm.key(given)
     if key is None:
         return None
@@ -96,4 +103,4 @@ def _find(given: Given) -> _Entry | None:
         entry = _entries.get(key)
     except TypeError:  # a word that cannot be one
         return None
-    return entry if entry is not None and warm.on_current_device(given.q) else None
+    return entry if entry is not None and warm.on_current_device(given[0]) else None

@@ -38,18 +38,28 @@ class Cupy:
 
 
 def key(given: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Of arrays and, last, words; None if an array is no CuPy array."""
+    """Of arrays, the first of them q, k, v and out, and, last, words; None if an array is no CuPy
+    array."""
     ndarray = Cupy.ndarray
-    key: list[Any] = [given[-1]]
-    for x in given[:-1]:
-        if x is None:
-            key.append(None)
-        elif type(x) is ndarray:
-            place = x.data
-            key.append((x.shape, x.strides, x.dtype, place.ptr & 15, place.device_id))
-        else:
-            return None
-    return tuple(key)
+    q, k, v, out, *others, words = given
+    if (type(q) is not ndarray or type(k) is not ndarray or type(v) is not ndarray
+            or not (out is None or type(out) is ndarray)):
+        return None
+    key: tuple[Any, ...] = (words, _place(q), _place(k), _place(v),
+                            None if out is None else _place(out))
+    for i, x in enumerate(others):
+        if x is not None:
+            if type(x) is not ndarray:
+                return None
+            key += (i, _place(x))
+    return key
+
+
+def _place(array: Any) -> tuple[Any, ...]:
+    """The private flag is an attribute; `strides` and `flags` build an object each time."""
+    data = array.data
+    return (array.shape, None if array._c_contiguous else array.strides, array.dtype,
+            data.ptr & 15, data.device_id)
 
 
 def on_current_device(array: Any) -> bool:
