@@ -164,24 +164,26 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         wgmma::wait<0>();
         values_done(o, p, blocks - 1);
         scores_done(s, j);
-        softmax.weigh(s, c);
-        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown()))
-            again(o, s, softmax, j);
-        else
-            softmax.accept();
+        // Rows that have seen a few keys next to a mask's edge will not have found their base yet.
+        bool renew = __any_sync(0xffffffff, j + 1 >= whole[1]);
+        if (!renew) {
+            softmax.weigh(s, c);
+            renew = warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown());
+            if (renew) scores_again(s, j);
+        }
+        if (renew) scale_rows(o, softmax.renew(s, c));
+        else softmax.accept();
         release_keys(j);
         pack_all8(p, s);
     }
 
     // Weights were too large: scores once more, for a new base.
-    __device__ __forceinline__ void again(typename S::Sums& o, typename S::Scores& s,
-                                          BlindSoftmax& softmax, i32 j) const {
+    __device__ __forceinline__ void scores_again(typename S::Scores& s, i32 j) const {
         wgmma::hold(s);
         wgmma::fence();
         start_scores(s);
         wgmma::wait<0>();
         scores_done(s, j);
-        scale_rows(o, softmax.renew(s, c));
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
