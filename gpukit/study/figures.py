@@ -226,7 +226,7 @@ def _dots(axes: Any, points: Points, label: str, colour: int) -> None:
 
 def _defaults(evidence: Evidence) -> Any:
     figure, panels = _panels(2, sharey=True)
-    found = defaults.regrets(evidence.table)
+    found = defaults.regrets(evidence)
     for axes, state in zip(panels, (COLD, FLUSHED), strict=True):
         for colour, dtype in enumerate(dict.fromkeys(regret.own.dtype for regret in found)):
             for told, marker in ((True, "o"), (False, "x")):

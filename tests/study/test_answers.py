@@ -151,7 +151,7 @@ def test_a_rule_that_chooses_badly_is_told_so() -> None:
     def large(case: Case, decision: Decision) -> float:
         return 1.0 if decision.block == 1024 else 1.2
 
-    found = defaults.regrets(evidence(large).table)
+    found = defaults.regrets(evidence(large))
     assert found and all(regret.best.launch["block"] == 1024 for regret in found)
     assert all(regret.ratio.verdict == SLOWER for regret in found)
     text = "\n".join(defaults.answer(evidence(large)))
@@ -160,7 +160,7 @@ def test_a_rule_that_chooses_badly_is_told_so() -> None:
 
 
 def test_where_launches_are_equal_the_rule_is_as_good_as_any() -> None:
-    found = defaults.regrets(EVEN.table)
+    found = defaults.regrets(EVEN)
     assert found and not [regret for regret in found if regret.ratio.told_apart]
 
 
