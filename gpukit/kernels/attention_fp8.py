@@ -8,15 +8,20 @@ from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 
 COLUMNS = ROW  # of a slab
 TRANSPOSED = 32  # columns of v that are transposed together: dv is a multiple, d of wgmma's k
+KEPT = 128  # columns of which sums are put aside, lest they get too large for tensor cores
 HEAD_DIMS = tuple(range(TRANSPOSED, 257, TRANSPOSED))
 
 
 def _shared(tunables: Tunables) -> int:
-    """Queries, stages of keys, values and transposed values, their barriers; the next tile."""
+    """Queries, stages of keys, values and transposed values, sums that are put aside, barriers; the
+    next tile."""
     d, dv, n, wgs, stages = (int(tunables[x]) for x in ("d", "dv", "n", "wgs", "stages"))
     k_slabs, v_slabs = -(-d // COLUMNS), -(-dv // COLUMNS)
-    return (wgs * k_slabs * ROWS * ROW + stages * n * (ROW * (k_slabs + v_slabs) + dv)
-            + 8 * (2 * wgs + 6 * stages + 4))
+    v_stages = stages - 1 if stages > 2 else stages
+    kept = 4 * dv if dv <= KEPT else 0
+    return (wgs * ROWS * (k_slabs * ROW + kept)
+            + n * (stages * (ROW * k_slabs + dv) + v_stages * ROW * v_slabs)
+            + 8 * (2 * wgs + 4 * stages + 2 * v_stages + 4))
 
 
 def _scales(name: str, *more: Param) -> tuple[Param, ...]:
@@ -46,7 +51,7 @@ K6 = KernelSpec(
         Tunable("d", HEAD_DIMS, 128, "columns of a head of q and k"),
         Tunable("dv", HEAD_DIMS, 128, "columns of a head of v and out"),
         Tunable("n", HEAD_DIMS, 96, "keys per step"),
-        Tunable("stages", (1, 2, 3, 4), 4, "blocks of keys in flight, and as many of values"),
+        Tunable("stages", (1, 2, 3, 4), 3, "blocks of keys in flight, and as many of values"),
         Tunable("wgs", (1, 2, 3), 3, "consumer warpgroups, of 64 queries each"),
         *(_TUNABLES[name] for name in ("mask", "keys")),
         Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")),
@@ -64,7 +69,7 @@ K6 = KernelSpec(
     shared_bytes=_shared,
     variants=(
         {}, {"mask": "causal", "dtype": "f16"}, {"mask": "window"},
-        {"d": 64, "dv": 64, "n": 160}, {"d": 256, "dv": 256, "n": 128, "wgs": 2, "stages": 2},
+        {"d": 64, "dv": 64, "n": 128, "stages": 4}, {"d": 256, "dv": 256, "n": 128, "wgs": 2, "stages": 2},
         {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},
     ),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",

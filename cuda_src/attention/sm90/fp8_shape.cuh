@@ -25,6 +25,10 @@ template <int D_, int DV_, int N_, int WGS_, int STAGES_> struct Shape8 {
     static constexpr int SLAB = N * ROW, Q_SLAB = ROWS * ROW;
     static constexpr int Q_BYTES = K_SLABS * Q_SLAB;  // of a warpgroup
     static constexpr int K_BYTES = K_SLABS * SLAB, V_BYTES = V_SLABS * SLAB, T_BYTES = N * DV;
+    static constexpr int V_STAGES = STAGES > 2 ? STAGES - 1 : STAGES;  // values wait for nobody but transposers
+    // Tensor cores lose low bits of sums: those of so many blocks are added up elsewhere, if there is room.
+    static constexpr bool KEEPS = DV <= 128;
+    static constexpr int KEEP_EVERY = 1024 / N, KEPT_BYTES = KEEPS ? ROWS * DV * int(sizeof(f32)) : 0;
     // Registers of a thread of the producer warpgroup, and of the others.
     static constexpr bool WIDE = DV > 128 && N > 96;
     static constexpr int GIVEN = WGS == 3 ? 32 : WIDE ? 24 : 40;
@@ -46,15 +50,16 @@ struct Shared<Shape8<D, DV, N, WGS, STAGES>> {
     __device__ __forceinline__ u8* q(int wg) const { return base + wg * S::Q_BYTES; }
     __device__ __forceinline__ u8* k(u32 stage) const { return q(WGS) + stage * S::K_BYTES; }
     __device__ __forceinline__ u8* v(u32 stage) const { return k(STAGES) + stage * S::V_BYTES; }
-    __device__ __forceinline__ u8* t(u32 stage) const { return v(STAGES) + stage * S::T_BYTES; }
-    __device__ __forceinline__ Barrier* barriers() const { return reinterpret_cast<Barrier*>(t(STAGES)); }
+    __device__ __forceinline__ u8* t(u32 stage) const { return v(S::V_STAGES) + stage * S::T_BYTES; }
+    __device__ __forceinline__ Barrier* barriers() const { return reinterpret_cast<Barrier*>(t(STAGES) + WGS * S::KEPT_BYTES); }
+    __device__ __forceinline__ u8* kept(int wg) const { return t(STAGES) + wg * S::KEPT_BYTES; }
     __device__ __forceinline__ Barrier* q_full(int wg) const { return barriers() + wg; }
     __device__ __forceinline__ Barrier* q_empty(int wg) const { return q_full(WGS) + wg; }
     __device__ __forceinline__ Barrier* k_full(u32 i) const { return q_empty(WGS) + i; }
     __device__ __forceinline__ Barrier* k_empty(u32 i) const { return k_full(STAGES) + i; }
     __device__ __forceinline__ Barrier* v_full(u32 i) const { return k_empty(STAGES) + i; }
-    __device__ __forceinline__ Barrier* v_empty(u32 i) const { return v_full(STAGES) + i; }
-    __device__ __forceinline__ Barrier* t_full(u32 i) const { return v_empty(STAGES) + i; }
+    __device__ __forceinline__ Barrier* v_empty(u32 i) const { return v_full(S::V_STAGES) + i; }
+    __device__ __forceinline__ Barrier* t_full(u32 i) const { return v_empty(S::V_STAGES) + i; }
     __device__ __forceinline__ Barrier* t_empty(u32 i) const { return t_full(STAGES) + i; }
 
     __device__ __forceinline__ Ticket ticket() const {
@@ -71,10 +76,12 @@ struct Shared<Shape8<D, DV, N, WGS, STAGES>> {
         for (int i = 0; i < STAGES; i++) {
             mbarrier::init(k_full(i), 1);
             mbarrier::init(k_empty(i), WGS);
-            mbarrier::init(v_full(i), 1);
-            mbarrier::init(v_empty(i), S::TRANSPOSERS);
             mbarrier::init(t_full(i), S::TRANSPOSERS);
             mbarrier::init(t_empty(i), WGS);
+        }
+        for (int i = 0; i < S::V_STAGES; i++) {
+            mbarrier::init(v_full(i), 1);
+            mbarrier::init(v_empty(i), S::TRANSPOSERS);
         }
         ticket().init(3 + 4 * WGS);
         mbarrier::fence_init();

@@ -25,18 +25,18 @@ template <class S> struct Transposer {
     template <class JOB> __device__ __forceinline__ void tile(const JOB& job) {
 #pragma unroll 1
         for (i32 left = job.end - job.first; left > 0; left--, blocks++) {
-            const u32 stage = blocks % S::STAGES, parity = blocks / S::STAGES % 2;
-            mbarrier::wait(shared.v_full(stage), parity);
-            mbarrier::wait(shared.t_empty(stage), parity ^ 1);
+            const u32 from = blocks % S::V_STAGES, to = blocks % S::STAGES;
+            mbarrier::wait(shared.v_full(from), blocks / S::V_STAGES % 2);
+            mbarrier::wait(shared.t_empty(to), blocks / S::STAGES % 2 ^ 1);
 #pragma unroll 1
             for (int keys = part; keys < S::N / 16; keys += S::TRANSPOSERS)
-                sixteen(mbarrier::address(shared.v(stage)) + keys * 16 * S::ROW,
-                        mbarrier::address(shared.t(stage)) + keys * 16 * S::DV);
+                sixteen(mbarrier::address(shared.v(from)) + keys * 16 * S::ROW,
+                        mbarrier::address(shared.t(to)) + keys * 16 * S::DV);
             tma::fence_shared();
             __syncwarp();
             if (warp::lane() == 0) {
-                mbarrier::arrive(shared.v_empty(stage));
-                mbarrier::arrive(shared.t_full(stage));
+                mbarrier::arrive(shared.v_empty(from));
+                mbarrier::arrive(shared.t_full(to));
             }
         }
     }

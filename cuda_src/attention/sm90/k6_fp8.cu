@@ -36,6 +36,8 @@ template <class S, Mask MASK, Keys KEYS> using Work = Job<S, MASK, KEYS, 1>;
 template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer {
     using W = Work<S, MASK, KEYS>;
 
+    static constexpr f32 NOTHING = -2e30f;  // below every base
+
     const Shared<S>& shared;
     const Call& call;
     const Scales& scales;
@@ -47,6 +49,8 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
     f32 c[2];          // factor of products, times log2(e)
     i32 first;         // block
     i32 whole[2];      // blocks of which every key is seen by all rows: from [0], before [1]
+    i32 keep_at;       // block after whose step sums are put aside
+    f32 kept_base[2];  // of those that have been; not negative infinity
 
     __device__ __forceinline__ void await_turn() const {
         if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
@@ -116,6 +120,8 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         scores_done(s, j);
         release_keys(j);
         softmax = BlindSoftmax();
+        kept_base[0] = kept_base[1] = NOTHING;
+        keep_at = j - S::KEEP_EVERY;
         softmax.renew(s, c);
         pack_all8(p, s);
     }
@@ -145,6 +151,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         pass_turn();
         wgmma::wait<1>();
         values_done(o, p, blocks - 1);
+        add_kept(o, softmax);
         end(old, o, softmax);
         wgmma::wait<0>();
         weigh_first(p, s, softmax, j);
@@ -175,6 +182,35 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         else softmax.accept();
         release_keys(j);
         pack_all8(p, s);
+        if (S::KEEPS && j == keep_at) put_aside(o, softmax);
+    }
+
+    // Adds sums to what has been put aside, in shared memory, and begins anew.
+    __device__ __forceinline__ void put_aside(typename S::Sums& o, const BlindSoftmax& softmax) {
+        add_kept(o, softmax);
+#pragma unroll
+        for (int i = 0; i < S::DV / 8; i++) {
+            kept()[i * warp::GROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+        }
+        clear(o);
+        kept_base[0] = softmax.base[0], kept_base[1] = softmax.base[1];
+        keep_at -= S::KEEP_EVERY;
+    }
+    __device__ __forceinline__ void add_kept(typename S::Sums& o, const BlindSoftmax& softmax) const {
+        if (!S::KEEPS || kept_base[0] == NOTHING) return;
+        const f32 factor[2] = {ptx::ex2(kept_base[0] - softmax.base[0]),
+                               ptx::ex2(kept_base[1] - softmax.base[1])};
+#pragma unroll
+        for (int i = 0; i < S::DV / 8; i++) {
+            const float4 x = kept()[i * warp::GROUP];
+            o[4 * i] = fmaf(x.x, factor[0], o[4 * i]);
+            o[4 * i + 1] = fmaf(x.y, factor[0], o[4 * i + 1]);
+            o[4 * i + 2] = fmaf(x.z, factor[1], o[4 * i + 2]);
+            o[4 * i + 3] = fmaf(x.w, factor[1], o[4 * i + 3]);
+        }
+    }
+    __device__ __forceinline__ float4* kept() const {
+        return reinterpret_cast<float4*>(shared.kept(wg)) + threadIdx.x % warp::GROUP;
     }
 
     // Weights were too large: scores once more, for a new base.
@@ -237,6 +273,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         });
         if (open) {
             last_values(o, p);
+            add_kept(o, softmax);
             end(last, o, softmax);
         }
         if (wg == 0) await_turn();  // one that nobody needs

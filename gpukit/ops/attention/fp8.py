@@ -43,8 +43,8 @@ def choose(columns: int) -> Tile:
     """The tile for heads of so many columns: keys that registers hold scores of beside the sums; a
     stage is held until exponentials are known to be right, so there are many if there is room."""
     if columns <= 64:
-        return Tile(160, 3, 4)
-    return Tile(96, 3, 4) if columns <= 128 else Tile(128, 2, 2)
+        return Tile(128, 3, 4)
+    return Tile(96, 3, 3) if columns <= 128 else Tile(128, 2, 2)
 
 
 def launch(problem: Problem, config: Config | None = None) -> None:
