@@ -12,7 +12,7 @@ _BIG = CLUSTERS[-1]
 
 # The share of an H200's SMs that clusters of each size reach, with one CTA per SM: a cluster lies
 # in one GPC, whose SMs are no multiple of 4.
-_REACHED = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.91}
+REACHED = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.91}
 MOST_RESIDENT = 256 * STAGES[-1] * _BIG  # tokens of a row that a cluster's shared memory holds
 
 
@@ -56,7 +56,7 @@ def streamed(rows: Rows) -> dict[str, Value]:
     per SM, so that one row is finished while others are read.
     """
     sms, blocks = rows.device.properties.sm_count, -(-rows.width // 1024)
-    fitting = [c for c in CLUSTERS if c * rows.count <= _REACHED[c] * sms and 8 * c <= blocks]
+    fitting = [c for c in CLUSTERS if c * rows.count <= REACHED[c] * sms and 8 * c <= blocks]
     most = 128 if blocks <= 128 else 256
     many = rows.count > sms
     # Registers of four CTAs suffice on Hopper, for aligned f32; shared memory does for short rows.

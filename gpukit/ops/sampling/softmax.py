@@ -10,6 +10,7 @@ from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import CLUSTERS
 from gpukit.kernels.spec import Value
 from gpukit.ops.sampling import choose, rows, warm
+from gpukit.ops.sampling.choose import REACHED
 from gpukit.ops.sampling.rows import Rows
 
 MOST_IN_REGISTERS = 8 * 32 * 1024  # tokens: a cluster of 8 has 256 warps, a block of 1024 each
@@ -85,18 +86,21 @@ def _streamed(given: Rows, into: Rows, pointer: Any, number: Any,
 def warps(given: Rows) -> dict[str, Value]:
     """Tunables of the kernel that keeps a row in registers, and `turns`, the rows of a cluster.
 
-    Few rows: as many SMs a row as a cluster has. Many: CTAs of up to 512 threads, of which an SM
-    holds 1024 in all, and the next row's logits on their way where copies can be. Rows that four
-    turns get through are shared out in one wave; more are left to the hardware, by twos or fours.
+    Few rows: as many SMs a row as a cluster has. Many: the fewest CTAs of up to 512 threads, or one
+    of 1024, that hold a row, several of them per SM. One row after the other, the next one's logits
+    on their way where copies can be, pays where there are many; how many turns was measured on an
+    H200.
     """
-    sms, blocks = given.device.properties.sm_count, -(-given.width // 1024)
-    fitting = [c for c in CLUSTERS if blocks <= 16 * c]
-    cluster = fitting[0] if fitting and given.count * 8 > 2 * sms else CLUSTERS[-1]
-    threads = -(-blocks // (4 * cluster)) * 128
+    sms, blocks, count = given.device.properties.sm_count, -(-given.width // 1024), given.count
+    many = 8 * count > 2 * sms
+    large = count > sms and 16 < blocks <= 32
+    fitting = [c for c in CLUSTERS if blocks <= 16 * c] if many else []
+    cluster = 1 if large else fitting[0] if fitting else CLUSTERS[-1]
+    per = 2 if many and 16 * cluster < blocks <= 20 * cluster and not large else 1
+    threads = -(-blocks // (4 * cluster)) * 128 if per == 1 else 320
     resident = 4 if threads <= 256 else 2 if threads <= 512 else 1
+    waves = -(-count * cluster // int(resident * sms * REACHED[cluster]))
+    turns = min(waves, 4) if resident == 1 else 1 if waves <= 4 else 2 if per == 2 else 3
     copies = given.vec * given.dtype.itemsize == 16
-    waves = -(-given.count * cluster // (resident * sms))
-    turns = waves if waves <= 4 else 4 if resident == 1 else 2  # measured on an H200
     return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster, "threads": threads,
-            "blocks": resident if waves > 1 else 1, "stages": int(copies and turns > 1),
-            "turns": turns}
+            "per": per, "blocks": resident, "stages": int(copies and turns > 1), "turns": turns}
