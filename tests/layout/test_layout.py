@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from gpukit.emulator.aio.geometry import Geometry
+from gpukit.emulator.tensormap import Encoded
 from gpukit.layout import banks, fragments, shared, tma, tmem
 from gpukit.layout.algebra import Layout, compose, swizzle, tile_to_shape
 
@@ -94,6 +96,15 @@ def test_a_tma_box_is_the_tile_that_tensor_cores_read(mode: str) -> None:
     inner = int(mode) // 2
     tile = shared.SharedTile(mode, True, 32, inner, 16, 1024)
     assert (tma.box(inner, 32, 2, mode, 1024) == tile.places()[0]).all()
+
+
+@pytest.mark.parametrize(("mode", "inner"), [("none", 48), ("128", 32), ("128", 80), ("64", 16)])
+def test_rows_of_a_box_that_are_shorter_than_its_swizzle(mode: str, inner: int) -> None:
+    """As the emulator has them, whose tensor copies were compared with an H200's."""
+    name = mode if mode == "none" else f"{mode}B"
+    encoded = Encoded("uint8", 0, (256, 16), (256,), (inner, 16), (1, 1), name, "zero")
+    chunks = Geometry(encoded).places(0).reshape(16, -1)
+    assert (tma.box(inner, 16, 1, mode)[:, ::16] == chunks * 16).all()
 
 
 def test_a_box_may_not_be_wider_than_its_swizzle() -> None:

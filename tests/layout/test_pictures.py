@@ -97,6 +97,12 @@ def test_a_window_keeps_names_and_facts() -> None:
     assert texts(part, 0) == ["T3 r6", "T3 r7"]
 
 
+@pytest.mark.parametrize("name", ["x.svg", "x.html", "x.json", "x.csv"])
+def test_a_window_of_empty_cells_is_written_too(name: str) -> None:
+    empty = tensor_memory.accumulator(64, 8).window(slice(16, 32), slice(None))
+    assert encoded(empty, Path(name))
+
+
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: encoded(ALL[0], Path("x.pdf")), "x.pdf: the name must end in"),
     (lambda: memory.operand("B", 8, "tf32", major="mn"), "only 16-bit types"),
@@ -108,6 +114,11 @@ def test_a_window_keeps_names_and_facts() -> None:
     (lambda: tensor_memory.loaded("32x32b", 3), "powers of two"),
     (lambda: tensor_memory.accumulator(32, 8), "has 64, 128"),
     (lambda: tensor_memory.accumulator(128, 8, 2, True), "has no shapes"),
+    (lambda: tensor_memory.accumulator(128, 8, 2), "multiples of 16"),
+    (lambda: tensor_memory.accumulator(64, 32, 1, True), "64, 128, 256 with .ws"),
+    (lambda: tensor_memory.loaded("16x32bx2", 4, 2), "halves overlap"),
+    (lambda: registers.wgmma_d(40, "s32"), "multiples of 16"),
+    (lambda: memory.operand("B", 40, "s8"), "multiples of 16"),
 ])
 def test_what_cannot_be_drawn(make, words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=words):

@@ -20,7 +20,8 @@ def csv(picture: Picture) -> bytes:
     """A line per cell."""
     records = list(picture.records())
     text = io.StringIO()
-    writer = csv_module.DictWriter(text, list(records[0]), lineterminator="\n")
+    names = list(records[0]) if records else []  # a window may show nothing but empty cells
+    writer = csv_module.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue().encode()

@@ -14,7 +14,7 @@ import numpy as np
 from gpukit.layout import banks, tma
 from gpukit.layout.algebra import Array
 from gpukit.layout.picture import Cell, Picture, cells_of, names
-from gpukit.layout.pictures.registers import BITS, k_of
+from gpukit.layout.pictures.registers import BITS, check_columns, k_of
 from gpukit.layout.shared import SharedTile, swizzled
 
 CHUNK, LINE = 16, 128
@@ -32,6 +32,7 @@ _COLOURS = "chunk of the 128 bytes that all banks hold: 4 banks each"
 def operand(which: str, rows: int, dtype: str = "bf16", mode: str = "128", major: str = "k",
             access: str = "rows") -> Picture:
     """A or B of wgmma or tcgen05 in shared memory, as wide as the swizzle's pattern."""
+    check_columns(rows, dtype)
     itemsize = BITS[dtype] // 8
     if major == "mn" and itemsize != 2:
         raise ValueError(f"major=mn: only 16-bit types may run along M or N, not {dtype}")

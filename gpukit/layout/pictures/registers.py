@@ -20,8 +20,15 @@ def k_of(dtype: str, bytes_of_k: int = 32) -> int:
     return bytes_of_k * 8 // BITS[dtype]
 
 
+def check_columns(n: int, dtype: str) -> None:
+    """Raise ValueError for an N that wgmma has not: integers know no odd multiple of 8 above 24."""
+    if dtype in ("s8", "u8", "s32") and n > 24 and n % 16:
+        raise ValueError(f"n={n}: wgmma of integers has 8, 16, 24 and multiples of 16")
+
+
 def wgmma_d(n: int = 8, dtype: str = "f32") -> Picture:
     """D of wgmma, 64 x N, of a warpgroup."""
+    check_columns(n, dtype)
     row, column = fragments.accumulator(64, n)
     return fragment(f"D of wgmma m64n{n}, {dtype}", row, column, ("m", "n"), 32 // BITS[dtype])
 

@@ -13,6 +13,8 @@ _ROWS = {(1, False): (64, 128), (1, True): (32, 64, 128), (2, False): (128, 256)
 
 def loaded(shape: str = "32x32b", repeat: int = 1, split: int = 16) -> Picture:
     """The cells that one warp's tcgen05.ld reads, by thread and register."""
+    if shape == "16x32bx2" and split < repeat:
+        raise ValueError(f"split={split}: its halves overlap, {repeat} columns each")
     lane, column = tmem.loaded(shape, repeat, split)
     if repeat & repeat - 1 or lane.shape[1] > _MOST_REGISTERS:
         raise ValueError(f"repeat={repeat}: .{shape} takes powers of two of up to "
@@ -32,6 +34,9 @@ def accumulator(m: int = 128, n: int = 64, group: int = 1, ws: bool = False) -> 
     if m not in allowed:
         raise ValueError(f"m={m}: cta_group::{group}{' with .ws' if ws else ''} has "
                          f"{', '.join(map(str, allowed)) or 'no shapes'}")
+    if (ws and n not in (64, 128, 256)) or n % (8 * group):
+        raise ValueError(f"n={n}: cta_group::{group} has " + (
+            "64, 128, 256 with .ws" if ws else f"multiples of {8 * group}"))
     at = tmem.accumulator(m, n, group, ws).table()
     row, column = np.indices(at.shape)
     placed = {(i, j): Cell(f"{r},{c}", r // 16, {"lane": i, "column": j, "row": r, "col": c})
