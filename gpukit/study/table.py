@@ -7,6 +7,7 @@ own launch and the same launch spelt out are timed as two cases, and should not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,7 @@ class Table:
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows: dict[Key, dict[frozenset[Any], Row]] = {}
         for row in rows:
-            if row.status in TIMED_STATUSES and row.time_us and row.samples_us:
+            if row.status in TIMED_STATUSES and _timed(row):
                 self._rows.setdefault(_key(row), {})[frozenset(row.params.items())] = row
 
     def __bool__(self) -> bool:
@@ -95,6 +96,12 @@ class Table:
         return [(traffic(one), abs(one.time_us / other.time_us - 1))
                 for rows in self._rows.values() for one, other in _pairs(list(rows.values()))
                 if one.time_us and other.time_us]
+
+
+def _timed(row: Row) -> bool:
+    """Whether there is anything to compare: samples, a median and a rate, all of them numbers."""
+    found = (row.time_us, row.gbs, *(row.samples_us or ()))
+    return len(found) > 2 and all(one is not None and 0 < one < math.inf for one in found)
 
 
 def _key(row: Row) -> Key:

@@ -78,8 +78,34 @@ def test_a_cap_that_wins_is_named_with_its_gain() -> None:
 
 def test_noise_makes_no_winner() -> None:
     noisy = evidence(spread=0.1, samples=20)
-    assert "**No.**" in verdict(grids.answer(noisy))
+    assert "**Not distinguishably.**" in verdict(grids.answer(noisy))
     assert not [pair for pair in indices.pairs(noisy.table) if pair.ratio.told_apart]
+
+
+def test_what_was_not_timed_is_not_claimed() -> None:
+    """Neither of all SMs without a row of all, nor of a width at sizes that lack it."""
+    some = [row for row in EVEN.rows if row.params.get("grid") != GPU.sm_count]
+    assert "suffice" not in " ".join(sms.answer(Evidence(some, facts())))
+    smallest = min(row.shape["n"] for row in EVEN.rows if row.dtype == "e4m3")
+    lacking = [row for row in EVEN.rows
+               if (row.shape["n"], row.params.get("vec")) != (smallest, 16)]
+    lines = [line for line in widths.answer(Evidence(lacking, facts()))
+             if line.startswith("- copy e4m3, cold")]
+    assert [re.findall(r": (\d+) elements", line) for line in lines] == [["8"], ["16"]]
+
+
+def test_a_copy_that_is_faster_cold_is_not_called_the_same() -> None:
+    odd = evidence(lambda case, decision: 9.0 if case.l2 == "hot" else 1.0)
+    assert verdict(l2.answer(odd)) == ("**At no size**: hot is nowhere distinguishably faster than "
+                                       "cold.")
+
+
+@pytest.mark.parametrize("sample", [float("nan"), float("inf"), 0.0])
+def test_rows_without_numbers_answer_nothing(sample: float) -> None:
+    for row in (broken := evidence().rows):
+        row.samples_us = [sample] * 20
+    text = report(broken, facts(), {})
+    assert text.count("Not answered") == len(QUESTIONS) - 2  # machine code, and what is computed
 
 
 def test_widths_pay_where_they_do_and_cost_where_they_cost() -> None:

@@ -162,9 +162,11 @@ def test_an_emulated_device_counts_and_its_report_claims_no_time() -> None:
     target, store, watcher = open_target("emu:h100"), MemoryStore(), Watcher()
     run.run_study(design.emulated_cases(), target, store, watcher, 5.0)
     assert {row.status for row in store.rows} == {"ok"} and len(store.rows) == watcher.todo
-    text = report(store.rows, gather(target), {})
+    facts = gather(target)
+    text = report(store.rows, facts, {})
     assert f"**Bytes:** {len(store.rows)} of {len(store.rows)} launches moved exactly" in text
-    assert "there is no clock" in text and text.count("Not answered: ") == 6
+    silent = 6 if facts["turns"] else 7  # counting 32-bit counters' savings takes a disassembler
+    assert "there is no clock" in text and text.count("Not answered: ") == silent
     assert "GB/s per SM" not in text
 
 

@@ -53,8 +53,8 @@ def _widths(rows: list[Row]) -> list[str]:
         if len(once) > 1:
             few, many = (_instructions(once[pick(once)]) for pick in (max, min))
             lines.append(f"- {dtype}: {max(once)} elements per access issue {few} warp "
-                         f"instructions of the emulated PTX, 1 element {many}: {many / few:.1f} "
-                         "times as many.")
+                         f"instructions of the emulated PTX, {words.times(min(once), 'element')} "
+                         f"{many}: {many / few:.1f} times as many.")
     return ["**Widths:**", "", *lines]
 
 
@@ -67,7 +67,7 @@ def _indices(rows: list[Row]) -> list[str]:
         if len(looping) == 2:
             lines.append(f"- {dtype}: {looping['u32']} warp instructions of PTX with 32 bits, "
                          f"{looping['u64']} with 64. PTX adds 64-bit numbers in one instruction, "
-                         "machine code in two: the next section counts that.")
+                         "machine code in two: question 5 is about that.")
     return ["**Counters:**", "", *lines]
 
 

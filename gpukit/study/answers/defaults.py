@@ -134,6 +134,8 @@ def _by_size(evidence: Evidence, found: list[Regret]) -> list[str]:
         scores = {way: math.exp(sum(math.log((other[way].time_us or 0) / (r.best.time_us or 1))
                                     for other, r in zip(ways, group, strict=True)) / len(group))
                   for way in ways[0] if all(way in other for other in ways)}
+        if not scores:  # nothing that all of them were launched with
+            continue
         best = min(scores, key=lambda way: scores[way])
         own = group[0].own.launch
         body.append((words.STATES[group[0].own.l2], words.size(_array(group[0].own)),

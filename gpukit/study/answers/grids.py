@@ -10,6 +10,7 @@ from gpukit.study import words
 from gpukit.study.design import COLD, HOT
 from gpukit.study.evidence import Evidence
 from gpukit.study.table import (
+    AMBIGUOUS,
     FASTER,
     SLOWER,
     Key,
@@ -80,7 +81,9 @@ def _best(best: list[tuple[Key, Pair]]) -> str:
     count = (f"of {len(best)} problems the best capped grid loses {lost}, wins {len(wins)}, and is "
              f"not distinguishable from the best whole grid in {len(best) - lost - len(wins)}")
     if not wins:
-        return (f"**No.** With block and unroll at their best for either kind of grid, {count}.")
+        said = all(pair.ratio.verdict != AMBIGUOUS for _, pair in best)
+        return (f"**{'No' if said else 'Not distinguishably'}.** With block and unroll at their "
+                f"best for either kind of grid, {count}.")
     wins.sort(key=lambda win: win[1].ratio.value)
     where = words.listed(f"{_problem(pair.capped)} ({words.percent(1 - pair.ratio.value)} with "
                          f"{_how(pair.capped)})" for _, pair in wins[:_NAMED])

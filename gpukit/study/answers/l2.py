@@ -58,7 +58,7 @@ def answer(evidence: Evidence) -> list[str]:
 def _where(evidence: Evidence, found: list[Point]) -> str:
     last, l2 = last_flattered(found), evidence.l2_bytes
     if last is None:
-        return "**At no size**: hot is nowhere distinguishable from cold."
+        return "**At no size**: hot is nowhere distinguishably faster than cold."
     top = max(found, key=lambda p: p.flattery.value)
     most = (f"At most, at {words.size(top.traffic)}, the cold copy takes {top.flattery} times as "
             "long as the hot one.")
@@ -66,7 +66,7 @@ def _where(evidence: Evidence, found: list[Point]) -> str:
     if free is None:
         return f"**Not within the sizes measured**, up to {words.size(last)}. {most}"
     return (f"**From {words.size(free)} of traffic on** ({free / l2:.2g} times the L2 of "
-            f"{words.size(l2)}) a repeated copy is not distinguishable from a cold one; the "
+            f"{words.size(l2)}) no repeated copy is distinguishably faster than a cold one; the "
             f"largest size at which it is faster is {words.size(last)} ({last / l2:.2g} times the "
             f"L2). {most}")
 
@@ -76,7 +76,7 @@ def _pins(evidence: Evidence, found: list[Point]) -> list[str]:
     above = [p for p in found if pin and rate(p.hot) > pin]
     if not pin or not above:
         return []
-    return [f"Hot copies of {words.size(above[0].traffic)} to {words.size(above[-1].traffic)} "
+    return [f"Hot copies of {words.listed(words.size(p.traffic) for p in above)} "
             f"exceed the pin bandwidth of {pin:.0f} GB/s, which no copy from memory can: such "
             "numbers are those of the cache.", ""]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from gpukit.bench.model import Row
@@ -81,7 +82,7 @@ def _distance(evidence: Evidence, one: list[Alone]) -> str:
     if not pin:
         return f"{text}."
     return (f"{text}: {words.percent(rate(best.row) / pin)} of the {pin:.0f} GB/s of the pins, so "
-            f"that at least {pin / rate(best.row):.0f} such SMs are needed; this GPU has "
+            f"that at least {math.ceil(pin / rate(best.row))} such SMs are needed; this GPU has "
             f"{evidence.properties.sm_count}.")
 
 
@@ -100,7 +101,8 @@ def _little(evidence: Evidence, one: list[Alone]) -> list[str]:
                      f"{evidence.pin_gbs:.0f} GB/s, need {need / 1e6:.2f} MB in flight, "
                      f"{each / 1024:.1f} KiB per SM; the threads an SM can hold have "
                      f"{resident / 1024:.0f} KiB in flight with one 16-byte load each.")
-    departing = next((a for a in one if rate(a.row) < 0.8 * 2 * a.flight / cold), None)
+    short = [rate(a.row) < 0.8 * 2 * a.flight / cold for a in one]
+    departing = next((a for at, a in enumerate(one) if all(short[at:])), None)
     if departing:
         lines.append("One SM follows the law (time = latency) up to less than "
                      f"{departing.flight / 1024:.0f} KiB in flight; there it reaches "
@@ -127,17 +129,24 @@ def _alone_table(evidence: Evidence, one: list[Alone]) -> list[str]:
 def _spread(evidence: Evidence, few: dict[int, list[Row]]) -> list[str]:
     """Some SMs: one CTA of 1024 threads each."""
     best = {count: row for count, rows in few.items() if (row := fastest(rows))}
-    most = max(rate(row) for row in best.values())
-    enough = min(count for count, row in best.items() if rate(row) >= _ENOUGH * most)
     pin = evidence.pin_gbs
     body = [(count, _placed(evidence, count), row.params["unroll"], f"{rate(row):.0f}",
              f"{rate(row) / count:.1f}", words.percent(rate(row) / pin) if pin else "-",
              f"{flight(row) * count / 1e6:.2f}") for count, row in best.items()]
-    return [f"**{enough} of {evidence.properties.sm_count} SMs suffice** for {_ENOUGH:.0%} of what "
-            f"all of them reach with one CTA of 1024 threads each ({most:.0f} GB/s; the numbers of "
-            "SMs tried are those of the table).", "",
+    return [_enough(best, evidence.properties.sm_count), "",
             *words.table(("CTAs", "on SMs", "loads in flight per thread", "GB/s", "GB/s per SM",
                           "of the pins", "MB in flight"), body)]
+
+
+def _enough(best: dict[int, Row], sms: int) -> str:
+    """How many SMs do almost what all of them do."""
+    if sms not in best:
+        return f"One CTA of 1024 threads on each of some SMs; all {sms} were not timed."
+    most = rate(best[sms])
+    enough = min(count for count, row in best.items() if rate(row) >= _ENOUGH * most)
+    return (f"**{enough} of {sms} SMs suffice** for {words.percent(_ENOUGH, 0)} of what all of "
+            f"them reach with one CTA of 1024 threads each ({most:.0f} GB/s; the numbers of SMs "
+            "tried are those of the table).")
 
 
 def _placed(evidence: Evidence, ctas: int) -> str:

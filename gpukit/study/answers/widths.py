@@ -56,12 +56,12 @@ def answer(evidence: Evidence) -> list[str]:
     return [*lines, "", *_in_flight(evidence), *_table(evidence, found)]
 
 
-def _group(gain: Gain) -> tuple[str, str, str]:
-    return op_of(gain.row), gain.row.dtype, gain.row.l2
+def _group(gain: Gain) -> tuple[str, str, str, int]:
+    return op_of(gain.row), gain.row.dtype, gain.row.l2, gain.vec
 
 
 def _verdict(group: list[Gain]) -> str:
-    """One op, dtype and state over all sizes."""
+    """One op, dtype, state and width over all sizes."""
     first = group[0]
     size = first.vec * dtypes.parse(first.row.dtype).itemsize
     name = (f"{op_of(first.row)} {first.row.dtype}, {words.STATES[first.row.l2]}: {first.vec} "
@@ -80,7 +80,7 @@ def _range(kind: str, some: list[Gain], all_sizes: int) -> str:
     """How much a width pays or costs, from the least to the most, and at which sizes."""
     shares = sorted(abs(1 / gain.ratio.value - 1) for gain in some)
     span = words.percent(shares[0]) + (f" to {words.percent(shares[-1])}" if shares[1:] else "")
-    if len(some) == all_sizes:
+    if len(some) == all_sizes > 1:
         return f"**{kind} {span}** at all {all_sizes} sizes"
     return f"**{kind} {span}** at {words.listed(words.size(traffic(g.row)) for g in some)}"
 
