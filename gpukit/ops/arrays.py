@@ -72,6 +72,23 @@ def check_elements(function: str, name: str, array: Any, device: Device) -> None
                             f"multiples of its element size, {array.dtype.itemsize}")
 
 
+def check_distinct(function: str, name: str, array: Any) -> None:
+    """No two elements of an array that is written share memory, as those of a broadcast one do."""
+    if any(size > 1 and not stride for size, stride in
+           zip(array.shape, array.strides, strict=True)):
+        raise ArgumentError(f"{function}: {name} has strides {array.strides} bytes, so that "
+                            "elements share memory; accepted: each in a place of its own")
+
+
+def check_integer(function: str, name: str, value: Any, least: int, most: int) -> int:
+    """An integer, NumPy's too, within these limits."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if whole and least <= value <= most:
+        return int(value)
+    raise ArgumentError(f"{function}: {name}={value!r:.40} is not accepted; an integer from "
+                        f"{least} to {most}")
+
+
 def check_writable(function: str, name: str, array: Any) -> None:
     """A NumPy array may be read-only."""
     if not getattr(array.flags, "writeable", True):
@@ -89,7 +106,7 @@ def check_no_overlap(function: str, name: str, out: Any, array: Any, device: Dev
                      same_ok: bool) -> None:
     """`out` does not share memory with an input, except (same_ok) by being exactly it."""
     (low, high), (other_low, other_high) = extent(out, device), extent(array, device)
-    if same_ok and low == other_low:
+    if same_ok and (low, high) == (other_low, other_high) and _same_layout(out, array):
         return
     if low < other_high and other_low < high:
         raise ArgumentError(f"{function}: out overlaps {name} in memory"

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpukit import devices, kernels
 from gpukit.errors import ArgumentError, UnsupportedError
+from gpukit.ops import arrays
 from gpukit.ops.sampling import rows
 from gpukit.ops.sampling.top_k import MOST, top_k
 
@@ -40,9 +41,7 @@ def beam_step(logits: Any, scores: Any, best: int) -> tuple[Any, Any, Any]:
                             f"B * beams = {given.count}")
     b, beams = held.shape
     held = rows.vector("beam_step", "scores", held, (b, beams), "float32", given.device)
-    if isinstance(best, bool) or not isinstance(best, int) or not 1 <= best <= MOST:
-        raise ArgumentError(f"beam_step: best={best!r} is not accepted; an integer from 1 "
-                            f"to {MOST}")
+    best = arrays.check_integer("beam_step", "best", best, 1, MOST)
     size = next((size for size in _SIZES if size >= beams * best), 0)
     if not size:
         raise UnsupportedError(f"beam_step: {beams} beams of {best} do not fit shared memory; at "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from gpukit import devices, kernels
 from gpukit.errors import ArgumentError
@@ -12,6 +15,7 @@ from gpukit.ops.sampling.inputs import Penalties
 from gpukit.ops.sampling.rows import Rows
 
 _THREADS = 256
+_LARGEST = {"f16": 65504.0, "bf16": (2 - 2.0**-7) * 2.0**127, "f32": (2 - 2.0**-23) * 2.0**127}
 
 
 def apply_bitmask(logits: Any, bitmask: Any, *, row_indices: Any = None,
@@ -29,12 +33,16 @@ def apply_bitmask(logits: Any, bitmask: Any, *, row_indices: Any = None,
     Returns:
         `logits`.
     """
-    given = _writable("apply_bitmask", logits)
-    count = given.count
+    given = _writable("apply_bitmask", "logits", logits)
+    count, fill = given.count, _fill(fill, given)
     if row_indices is not None:
-        count = row_indices.shape[0]
+        _, row_indices = devices.adopt("row_indices", row_indices, "apply_bitmask")
+        count = row_indices.size
         row_indices = rows.vector("apply_bitmask", "row_indices", row_indices, (count,), "int32",
                                   given.device)
+    if bitmask is None:
+        raise ArgumentError("apply_bitmask: bitmask is None; accepted: int32 or uint32 "
+                            f"[{count}, {-(-given.width // 32)} or more]")
     mask, mask_pitch = inputs.bitmask("apply_bitmask", bitmask, given, count)
     if count and given.count:
         kernel = given.device.compile(kernels.get("sampling.bitmask"), {"dtype": given.dtype.name})
@@ -55,7 +63,9 @@ def apply_penalties(logits: Any, penalties: Penalties) -> Any:
     Returns:
         `logits`.
     """
-    given = _writable("apply_penalties", logits)
+    given = _writable("apply_penalties", "logits", logits)
+    if penalties is None:
+        raise ArgumentError("apply_penalties: penalties must be sampling.Penalties, got NoneType")
     lists, strengths, numbers = inputs.penalties("apply_penalties", penalties, given)
     if given.count:
         kernel = given.device.compile(kernels.get("sampling.penalties"),
@@ -79,6 +89,8 @@ def update_counts(penalties: Penalties, tokens: Any, *, full: Any = None) -> Non
     b = drawn.shape[0]
     drawn = rows.vector("update_counts", "tokens", drawn, (b,), "int64", device)
     lists = inputs.lists("update_counts", penalties, b, device)
+    for name, array in (("tokens", lists[1]), ("counts", lists[2])):
+        arrays.check_writable("update_counts", f"penalties.{name}", array)
     if full is not None:
         full = rows.output("update_counts", "full", full, (b,), "uint8", device)
     if b:
@@ -97,7 +109,7 @@ def scatter(matrix: Any, indices: Any, values: Any) -> Any:
     Returns:
         `matrix`.
     """
-    given = _writable("scatter", matrix)
+    given = _writable("scatter", "matrix", matrix)
     device, pairs = devices.adopt("indices", indices, "scatter")
     arrays.check_device("scatter", "indices", device, given.device)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.name not in ("int32", "int64"):
@@ -106,7 +118,7 @@ def scatter(matrix: Any, indices: Any, values: Any) -> Any:
     n = pairs.shape[0]
     pairs = rows.vector("scatter", "indices", pairs, (n, 2), pairs.dtype, device)
     number = 0.0
-    if isinstance(values, int | float):
+    if isinstance(values, int | float | np.number):
         values, number = None, arrays.check_scalar("scatter", "values", values)
     else:
         values = rows.vector("scatter", "values", values, (n,), given.array.dtype, device)
@@ -118,7 +130,18 @@ def scatter(matrix: Any, indices: Any, values: Any) -> Any:
     return given.array
 
 
-def _writable(function: str, array: Any) -> Rows:
-    given = rows.adopt(function, "logits" if function != "scatter" else "matrix", array)
-    arrays.check_writable(function, "logits", given.array)
+def _writable(function: str, name: str, array: Any) -> Rows:
+    given = rows.adopt(function, name, array)
+    arrays.check_writable(function, name, given.array)
+    arrays.check_distinct(function, name, given.array)
     return given
+
+
+def _fill(value: Any, given: Rows) -> float:
+    """What forbidden logits become: infinite, or a number that their type can hold."""
+    number = arrays.check_scalar("apply_bitmask", "fill", value)
+    most = _LARGEST[given.dtype.name]
+    if math.isfinite(number) and abs(number) > most:
+        raise ArgumentError(f"apply_bitmask: fill={number} does not fit in logits' dtype "
+                            f"{given.array.dtype}; accepted: up to {most}, or infinity")
+    return number

@@ -9,6 +9,7 @@ from typing import Any
 from gpukit import kernels
 from gpukit.devices.protocol import Device
 from gpukit.dtypes import DType
+from gpukit.errors import ArgumentError
 from gpukit.kernels.spec import KernelSpec, Value
 from gpukit.ops.sampling import ladder, rows
 from gpukit.ops.sampling.rows import Rows
@@ -27,20 +28,24 @@ def explain(op: str, logits: Any, settings: Mapping[str, Any] | None = None,
     top_k, tunables = (settings or {}).get("top_k", 0), tunables or {}
     if op in ladder.RUNGS:
         return ladder.explain_rung(op, logits, int(top_k), tunables)
-    chosen = {**_choose(op, rows.adopt(op, "logits", logits), top_k), **tunables}
+    chosen = {**_choose(op, rows.adopt("explain", "logits", logits), top_k), **tunables}
     facts = {name: value for name, value in chosen.items() if name not in ("dtype", "threads")}
     teams = -(-len(logits) // int(chosen.get("turns", 1)))
     return {"grid": teams * int(chosen["cluster"]), "block": chosen["threads"], **facts}
 
 
 def _choose(op: str, given: Rows, top_k: int) -> dict[str, Value]:
-    function, takes_k = _CHOICES.get(op, ("choose.streamed", False))
+    if op not in _CHOICES:
+        raise ArgumentError(f"explain: op={op!r:.40} is unknown; accepted: "
+                            f"{', '.join((*_CHOICES, *ladder.RUNGS))}")
+    function, takes_k = _CHOICES[op]
     module, _, name = function.partition(".")  # the ops' modules are hidden by their functions
     choice = getattr(import_module(f"gpukit.ops.sampling.{module}"), name)
     return dict(choice(given, top_k) if takes_k else choice(given))
 
 
-_CHOICES = {"softmax": ("softmax.warps", False), "argmax": ("argmax.choose", False),
+_CHOICES = {"sample": ("choose.streamed", False), "softmax": ("softmax.warps", False),
+            "argmax": ("argmax.choose", False),
             "gumbel": ("gumbel.choose", False), "top_k": ("top_k.choose", False),
             "resident": ("sample.tuned", True)}
 _KERNELS = {"sample": "sampling.stream", "resident": "sampling.sample"}

@@ -56,7 +56,13 @@ def bitmask(function: str, given: Any, logits: Rows, count: int) -> tuple[Any, i
 
 def lists(function: str, given: Penalties, count: int, device: Device) -> list[Any]:
     """The CSR arrays of `count` rows."""
-    n = given.tokens.shape[0]
+    if not isinstance(given, Penalties):
+        raise ArgumentError(f"{function}: penalties must be sampling.Penalties, got "
+                            f"{type(given).__name__}")
+    _, tokens = devices.adopt("penalties.tokens", given.tokens, function)
+    if tokens.ndim != 1:
+        raise ArgumentError(f"{function}: penalties.tokens has shape {tokens.shape}; accepted: [n]")
+    n = tokens.shape[0]
     return [rows.vector(function, f"penalties.{name}", getattr(given, name), (length,), "int32",
                         device)
             for name, length in (("offsets", count + 1), ("tokens", n), ("counts", n))]
@@ -67,7 +73,7 @@ def penalties(function: str, given: Penalties | None,
     """The CSR arrays, then the pointers and the numbers of the three strengths."""
     if given is None:
         return [None] * 3, [None] * 3, [0.0, 0.0, 1.0]
+    found = lists(function, given, logits.count, logits.device)
     pairs = [rows.per_row(function, f"penalties.{name}", getattr(given, name), "float32", logits)
              for name in ("frequency", "presence", "repetition")]
-    return (lists(function, given, logits.count, logits.device),
-            [pointer for pointer, _ in pairs], [number for _, number in pairs])
+    return (found, [pointer for pointer, _ in pairs], [number for _, number in pairs])

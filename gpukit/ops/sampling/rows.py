@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,18 +102,26 @@ def vector(function: str, name: str, given: Any, shape: tuple[int, ...], dtype: 
 
 def per_row(function: str, name: str, given: Any, dtype: str, rows: Rows) -> tuple[Any, Any]:
     """The pointer and the scalar of a setting: an array [B], or a number for all rows."""
+    return setting(function, name, given, dtype, rows.count, rows.device)
+
+
+def setting(function: str, name: str, given: Any, dtype: str, count: int,
+            device: Device) -> tuple[Any, Any]:
+    """The same for `count` rows of anything."""
     if isinstance(given, bool):
         raise ArgumentError(f"{function}: {name} must be a number or an array, got bool")
     if isinstance(given, int | float | np.number):
         return None, _number(function, name, given, np.dtype(dtype))
-    return vector(function, name, given, (rows.count,), dtype, rows.device), 0
+    return vector(function, name, given, (count,), dtype, device), 0
 
 
 def _number(function: str, name: str, given: Any, dtype: np.dtype[Any]) -> int | float:
     if dtype.kind == "f":
         return arrays.check_scalar(function, name, given)
     info = np.iinfo(dtype)
-    if int(given) != given or not info.min <= given <= info.max:
-        raise ArgumentError(f"{function}: {name}={given!r} is not accepted; an integer from "
+    real = isinstance(given, float | np.floating) and math.isfinite(given)
+    whole = int(given) if real else given
+    if whole != given or not isinstance(whole, int | np.integer):
+        raise ArgumentError(f"{function}: {name}={given!r:.40} is not accepted; an integer from "
                             f"{info.min} to {info.max}")
-    return int(given)
+    return arrays.check_integer(function, name, whole, int(info.min), int(info.max))

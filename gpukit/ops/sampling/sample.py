@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpukit import kernels
+from gpukit.errors import ArgumentError
 from gpukit.kernels.spec import Value
 from gpukit.ops.sampling import choose, inputs, rows, warm
 from gpukit.ops.sampling.edit import apply_penalties
@@ -59,6 +60,8 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
     a float32 copy of the logits is penalised first, in two launches more and with 4 B V bytes from
     CuPy's pool.
     """
+    if joint is not True and joint is not False:
+        raise ArgumentError(f"sample: joint={joint!r:.40} is not accepted; True or False")
     if penalties is None and tunables is None:
         quick = _Quick.of(logits, (temperature, top_k, top_p, min_p, seed, position), joint,
                           bitmask, (out, status, distribution))

@@ -9,6 +9,7 @@ from gpukit import kernels
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import CLUSTERS
 from gpukit.kernels.spec import Value
+from gpukit.ops import arrays
 from gpukit.ops.sampling import choose, rows, warm
 from gpukit.ops.sampling.choose import REACHED
 from gpukit.ops.sampling.rows import Rows
@@ -48,6 +49,10 @@ def softmax(logits: Any, temperature: Any = 1.0, *, out: Any = None,
     into = rows.adopt("softmax", "out", out, given.device)
     if (into.count, into.width) != shape:
         raise ArgumentError(f"softmax: out has shape {into.array.shape}; accepted: {shape}")
+    arrays.check_writable("softmax", "out", into.array)
+    arrays.check_distinct("softmax", "out", into.array)
+    arrays.check_no_overlap("softmax", "logits", into.array, given.array, given.device,
+                            same_ok=True)
     pointer, number = rows.per_row("softmax", "temperature", temperature, "float32", given)
     if given.count and given.width <= MOST_IN_REGISTERS:
         launch, constants = _in_registers(given, into, pointer, number, dict(tunables or {}))

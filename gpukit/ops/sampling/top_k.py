@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from gpukit import kernels
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.sampling import LIST
@@ -41,8 +43,9 @@ def top_k(logits: Any, k: int, *, per_row: Any = None, log_sum: Any = None, valu
         UnsupportedError: k above 1024.
     """
     given = rows.adopt("top_k", "logits", logits)
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ArgumentError(f"top_k: k={k!r} is not accepted; an integer from 1 to {MOST}")
+    k = int(k)
     if k > MOST:
         raise UnsupportedError(f"top_k: k={k} does not fit shared memory; at most {MOST}")
     b, device = given.count, given.device

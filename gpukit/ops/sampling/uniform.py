@@ -27,12 +27,7 @@ def uniform(seed: Any, position: Any = 0, *, out: Any = None) -> Any:
         raise ArgumentError(f"uniform: seed has shape {seed.shape}; accepted: [n]")
     seed = rows.vector("uniform", "seed", seed, seed.shape, "uint64", device)
     n = seed.shape[0]
-    number = 0
-    pointer = None
-    if isinstance(position, int):
-        number = position
-    else:
-        pointer = rows.vector("uniform", "position", position, (n,), "int64", device)
+    pointer, number = rows.setting("uniform", "position", position, "int64", n, device)
     out = rows.output("uniform", "out", out, (n,), "float32", device)
     if n:
         kernel = device.compile(kernels.get("sampling.uniform"), {})

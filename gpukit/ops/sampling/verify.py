@@ -52,7 +52,7 @@ def verify_drafts(drafts: Any, target: Any, draft: Any = None, *, lengths: Any =
     q, width = _probabilities("target", target, b, n + 1, None, device)
     p = None if draft is None else _probabilities("draft", draft, b, n, width, device)[0]
     given = rows.adopt("verify_drafts", "target", q.reshape(b * (n + 1), width))
-    pairs = [_per_row(name, value, dtype, b, device) for name, value, dtype in
+    pairs = [rows.setting("verify_drafts", name, value, dtype, b, device) for name, value, dtype in
              (("seed", seed, "uint64"), ("position", position, "int64"))]
     if lengths is not None:
         lengths = rows.vector("verify_drafts", "lengths", lengths, (b,), "int32", device)
@@ -79,12 +79,6 @@ def _probabilities(name: str, given: Any, b: int, n: int, width: int | None,
     if v > 2**23:
         raise ArgumentError(f"verify_drafts: {name} has {v} columns; accepted: 1 to {2**23}")
     return rows.vector("verify_drafts", name, array, (b, n, v), "float32", device), v
-
-
-def _per_row(name: str, value: Any, dtype: str, b: int, device: Device) -> tuple[Any, int]:
-    if isinstance(value, int):
-        return None, value
-    return rows.vector("verify_drafts", name, value, (b,), dtype, device), 0
 
 
 def _choose(b: int, device: Device) -> dict[str, Value]:
