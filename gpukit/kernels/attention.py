@@ -23,12 +23,7 @@ _TERMS = Tunable("terms", tuple(range(16)), 0,
                  "sum of what is done to scores: 1 softcap, 2 ALiBi, 4 additive, 8 relative")
 _CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and values")
 
-_TURNS = Tunable("turns", (0, 1, 2, 3), 1,
-                 "how warpgroups take turns at starting products: not, until both are started, "
-                 "until scores are there, until sums are")
-
-_EARLY = Tunable("early", (0, 1, 2, 3, 4), 2,
-                 "quarters of a block's exponentials before the last sums are waited for")
+_TURNS = Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")
 
 _RESULTS = (
     Param("out", "pointer", "[batch, queries, heads, dv] by the steps that follow"),
@@ -101,15 +96,15 @@ def hopper_shared(tunables: Tunables) -> int:
 K5 = KernelSpec(
     name="attention.sm90.k5", source="attention/sm90/k5_pingpong.cu",
     entry="k5_pingpong<{dtype}, {d}, {dv}, {n}, {wgs}, {stages}, attention::Mask::{mask}, "
-          "attention::Keys::{keys}, {terms}, {ctas}, {turns}, {early}>",
+          "attention::Keys::{keys}, {terms}, {ctas}, {turns}>",
     summary="tiles run into each other, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
     tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
-              _TURNS, _EARLY),
+              _TURNS),
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(
-        {}, {"ctas": 2}, {"n": 176, "early": 0}, {"mask": "causal", "turns": 0},
+        {}, {"ctas": 2}, {"n": 176}, {"mask": "causal", "turns": 0},
         {"mask": "causal", "dtype": "f16"},
         {"mask": "window"}, {"d": 64, "dv": 64, "wgs": 3}, {"d": 256, "dv": 256, "n": 80},
         {"d": 192, "mask": "causal"}, {"d": 80, "dv": 80, "mask": "causal"},

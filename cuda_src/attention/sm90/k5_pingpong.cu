@@ -9,9 +9,8 @@
 // A step of a warpgroup, for block j of the keys (from the right, where masks are):
 //     my turn: start S = Q K_j^T, start O += P V_{j+1}; the next one's turn
 //     S there: scale, mask; if a score is out of bounds: O there, a new base, rescale
-//     some of the weights P = 2^(S - base)
-//     O there: the others, and round them all
-// All exponentials could do without O. But rounding cannot, and it issues in their shadow.
+//     O there: weights P = 2^(S - base), rounded
+// Exponentials could do without O. But rounding cannot, and it issues in their shadow.
 //
 // Napkin (d 128, 128 x 128): 4096 FLOP/clk make 2048 clk of products per step, of which 16384 ex2 at 16
 // a clk take 1024 and the rest of the softmax some 450 issue slots: all of it fits under the products of
@@ -28,12 +27,9 @@ using namespace attention;
 constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
-template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EARLY> struct Consumer {
+template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct Consumer {
     using T = typename S::T;
     using Work = Job<S, MASK, KEYS, CTAS>;
-    static constexpr int SCORES = S::N / 2;
-    // Those whose exponentials are taken before the last sums are there, and those that are known by then.
-    static constexpr int FIRST = S::N / 8 * EARLY / 4 * 4, KNOWN = FIRST > 8 ? FIRST - 8 : 0;
 
     const Shared<S>& shared;
     const Call& call;
@@ -53,10 +49,10 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
     }
 
     __device__ __forceinline__ void await_turn() const {
-        if constexpr (TURNS != 0) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
+        if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
     }
     __device__ __forceinline__ void pass_turn() const {
-        if constexpr (TURNS != 0)
+        if constexpr (TURNS)
             warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
     }
     // At the very end the first one takes the turn that nobody needs.
@@ -123,7 +119,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
         score<true>(s, job, job.end - 1);
         softmax = LazySoftmax();
         softmax.raise(Maxima::of(s), c);
-        softmax.template weigh<0, SCORES>(s, c);
+        softmax.weigh(s, c);
         pack_all<T>(p, s);
     }
 
@@ -182,9 +178,8 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
         start_scores_of(s);
         mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
         start_values<S>(o, p, shared.v(at_v.stage));
-        if constexpr (TURNS == 1) pass_turn();
+        pass_turn();
         wgmma::wait<1>();
-        if constexpr (TURNS == 2) pass_turn();
         scores_done(s, j == job.first);
         score<MASKED>(s, job, j);
         const Maxima top = Maxima::of(s);
@@ -193,18 +188,11 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, int TURNS, int EAR
             wgmma::hold(o);
             scale_rows(o, softmax.raise(top, c));
         }
-        if constexpr (FIRST > 0) {
-            softmax.template weigh<0, KNOWN>(s, c);
-            const f32 known = softmax.sum[0] + softmax.sum[1];
-            softmax.template weigh<KNOWN, FIRST>(s, c);
-            wgmma::after(known);
-        }
         wgmma::wait<0>();
-        if constexpr (TURNS == 3) pass_turn();
         wgmma::hold(o);
         wgmma::hold(p);
         release_v();
-        softmax.template weigh<FIRST, SCORES>(s, c);
+        softmax.weigh(s, c);
         pack_all<T>(p, s);
     }
 
@@ -299,7 +287,7 @@ __device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& map
 }
 
 template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS,
-          int CTAS, int TURNS, int EARLY>
+          int CTAS, bool TURNS>
 __global__ void __cluster_dims__(CTAS, 1, 1) __launch_bounds__((WGS + 1) * 128, 1)
 k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
             const __grid_constant__ TensorMap map_v, T* out, i64 out_token, i64 out_head,
@@ -337,7 +325,7 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
                              relative_head, extent};
         const Results<T> results{out, out_token, out_head, out_batch, lse, lse_token, lse_head,
                                  lse_batch, sinks};
-        Consumer<S, MASK, KEYS, TERMS, CTAS, (WGS > 1 ? TURNS : 0), EARLY> consumer(shared, call, terms,
+        Consumer<S, MASK, KEYS, TERMS, CTAS, TURNS && (WGS > 1)> consumer(shared, call, terms,
                                                                          warp::group() - 1);
         consumer.run(results, CTAS > 1 ? cluster::rank() : 0);
         consumer.settle();

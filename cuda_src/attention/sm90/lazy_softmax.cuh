@@ -54,12 +54,12 @@ struct LazySoftmax {
         return rise;
     }
 
-    // Scores of registers FROM to TO become weights.
-    template <int FROM, int TO, int REGS>
+    // Scores become weights.
+    template <int REGS>
     __device__ __forceinline__ void weigh(f32 (&s)[REGS], f32 c) {
         f32 more[4] = {};
 #pragma unroll
-        for (int i = FROM; i < TO; i++) {
+        for (int i = 0; i < REGS; i++) {
             s[i] = ptx::ex2(fmaf(s[i], c, -base[i / 2 % 2]));
             more[i % 4] += s[i];
         }

@@ -27,9 +27,8 @@ class Config:
         ctas: CTAs of a cluster, which share what they read of keys and values.
         section: heads that are finished before the next ones start.
         dynamic: whether CTAs take tiles as they get free, not by turns.
-        turns: how warpgroups take turns at starting products, see the kernel's tunable.
+        turns: whether warpgroups take turns at starting products.
         workers: persistent CTAs or clusters; 0: as many as the GPU has room for.
-        early: quarters of a step's exponentials before the last sums are waited for.
     """
 
     tile: Tile
@@ -37,9 +36,8 @@ class Config:
     ctas: int = 1
     section: int = 1
     dynamic: bool = False
-    turns: int = 1
+    turns: bool = True
     workers: int = 0
-    early: int = 2
 
 
 def configure(problem: Problem) -> Config:
@@ -51,12 +49,11 @@ def configure(problem: Problem) -> Config:
     p, share = problem, problem.heads // problem.kv_heads
     tile = tiles.choose(p.d, p.dv, p.mask.policy, p.queries)
     group = tiles.packing(p.queries, share, tile.rows)
-    early = 4 if max(p.d, p.dv) <= 64 else 2
     if p.mask.policy == "full" and p.lengths.policy == "dense":
         pairs = max(p.d, p.dv) >= 128 and -(-p.queries * group // tile.rows) % 2 == 0
-        return Config(tile, group, 2 if pairs else 1, early=early)
+        return Config(tile, group, 2 if pairs else 1)
     section = tiles.section(p.keys, p.d + p.dv, 2, p.kv_heads * p.batch) * share // group
-    return Config(tile, group, section=section, dynamic=True, early=early)
+    return Config(tile, group, section=section, dynamic=True)
 
 
 def single(problem: Problem) -> Config:
@@ -116,7 +113,7 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
     return {"dtype": problem.dtype, "d": problem.d, "dv": problem.dv, "n": tile.n,
             "wgs": tile.wgs, "stages": tile.stages, "mask": problem.mask.policy,
             "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas,
-            "turns": int(config.turns), "early": config.early}
+            "turns": int(config.turns)}
 
 
 def _pages(problem: Problem, config: Config) -> tuple[int, int, int]:
