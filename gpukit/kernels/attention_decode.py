@@ -10,7 +10,7 @@ DIMS = (64, 80, 96, 128, 192, 256)
 TILE = 16  # keys of a warp's step
 STAGES = (1, 2, 3, 4, 6)
 CLUSTERS = (1, 2, 4, 8)
-CUTS = ("grid", "even", "chained")
+CUTS = ("grid", "even")
 NARROW_DIMS = (64, 96, 128, 192, 256)  # of an 8-bit cache
 WARPGROUP_DIMS = (64, 128, 192, 256)
 STEP = 64  # keys of the transposed kernel's step
@@ -67,7 +67,7 @@ def shared_bytes(tunables: Tunables) -> int:
 
 def _open(tunables: Tunables) -> int:
     """Pieces of an even cut that are parts."""
-    return 128 if tunables["cut"] != "grid" else 0
+    return 128 if tunables["cut"] == "even" else 0
 
 
 def narrow_bytes(tunables: Tunables) -> int:
@@ -130,10 +130,8 @@ def together_bytes(tunables: Tunables) -> int:
     board = rows * ((dim + 4) * 4 + _WARPS * 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
     own = rows * (dim * _ELEMENT + 128 + _WARPS * 4)
-    if tunables["cut"] == "grid":
-        return own + max(ring, board + exchange)
-    more = rows * dim * _ELEMENT if tunables["cut"] == "chained" else 0
-    return own + more + ring + board + _open(tunables)
+    whole = ring + board if tunables["cut"] == "even" else max(ring, board + exchange)
+    return own + whole + _open(tunables)
 
 
 D7 = KernelSpec(

@@ -127,5 +127,5 @@ def cut(form: str, cluster: int = 1, parts: int = 1, warps: int = 2, stages: int
     return Config(form, 4 if form.startswith("warpgroup") else warps, stages, cluster, 1, parts)
 
 
-def even(form: str, gangs: int, stages: int = 2, cut: str = "even") -> Config:
-    return Config(form, 4 if form.startswith("warpgroup") else 2, stages, 1, 1, gangs, cut)
+def even(form: str, gangs: int, stages: int = 2) -> Config:
+    return Config(form, 4 if form.startswith("warpgroup") else 2, stages, 1, 1, gangs, "even")

@@ -80,9 +80,9 @@ def test_an_even_cut_of_uneven_lengths(form: str, ctas: int) -> None:
 
 @pytest.mark.parametrize("gangs", [1, 2, 5])
 @pytest.mark.parametrize("lengths", [(300, 1, 64, 200), (200, 0, 0, 250)])
-def test_a_chained_cut_of_short_and_long_pieces(lengths: tuple[int, ...], gangs: int) -> None:
+def test_an_even_cut_of_short_and_long_pieces(lengths: tuple[int, ...], gangs: int) -> None:
     case = Case(lengths, 300, heads=6, kv_heads=2, page=4 * (gangs % 2))
-    assert attend(case, even("warpgroup_8", gangs, 2 + gangs % 2, "chained")) <= 1
+    assert attend(case, even("warpgroup_8", gangs, 2 + gangs % 2)) <= 1
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -231,7 +231,7 @@ def test_a_plan_serves_other_lengths_later() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("config", [
     cut("plain", 2, 2), cut("transposed_8", 2, 2), cut("warpgroup_8", 2, 2),
-    even("warpgroup_8", 3), even("warpgroup_8", 2, 2, "chained")], ids=str)
+    even("warpgroup_8", 3)], ids=str)
 def test_every_schedule_gives_the_same_bits(config: Config, policy: str,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case((150, 20), 150, page=4)

@@ -14,7 +14,7 @@
 
 namespace decode {
 
-enum class Cut { grid, even, chained };
+enum class Cut { grid, even };
 
 template <class S, Cut CUT> struct Pieces;
 
@@ -125,10 +125,6 @@ template <class S> struct Pieces<S, Cut::even> {
         if (any()) sequence++, step = 0, enter(x, next);
         return piece;
     }
-};
-
-template <class S> struct Pieces<S, Cut::chained> : Pieces<S, Cut::even> {
-    using Pieces<S, Cut::even>::Pieces;
 };
 
 }  // namespace decode

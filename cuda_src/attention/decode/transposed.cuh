@@ -119,12 +119,10 @@ struct Together {
 
     // Shared memory, in bytes: queries, weights, the ring (the board later, or behind it where
     // the ring is already filled again), maxima.
-    static constexpr int QUERIES = FORM::SLABS * Queries::SLAB;
-    static constexpr int WEIGHTS = CUT == Cut::chained ? 2 * QUERIES : QUERIES;
-    static constexpr int RING = WEIGHTS + Queries::SLAB;
+    static constexpr int WEIGHTS = FORM::SLABS * Queries::SLAB, RING = WEIGHTS + Queries::SLAB;
     static constexpr int EXCHANGE = CLUSTER > 1 ? FORM::ROWS * ITEMS * 32 : 0;
     static constexpr int RING_BYTES = 2 * STAGES * SLOT, STATES = States::BYTES + EXCHANGE;
-    static constexpr int BOARD = CUT != Cut::grid ? RING + RING_BYTES : RING;
+    static constexpr int BOARD = CUT == Cut::even ? RING + RING_BYTES : RING;
     static constexpr int ENDS[2] = {RING + RING_BYTES, BOARD + STATES};
     static constexpr int MAXIMA = ENDS[ENDS[0] < ENDS[1]];
     static constexpr int OPEN = MAXIMA + 4 * WARPS * FORM::ROWS;  // of an even cut
@@ -169,90 +167,7 @@ __device__ __forceinline__ void attend_together(typename S::Form& form,
     wgmma::wait<0>();
 }
 
-// The same where the ring goes on with the next piece's tiles.
-template <class S>
-__device__ __forceinline__ void attend_chained(typename S::Form& form,
-                                               Softmax<typename S::Form>& softmax, Walk<S>& walk,
-                                               Walk<S>& coming, bool chained, bool fresh,
-                                               i32& stage, const Work<S>& work, const Rules& rules,
-                                               const Query (&queries)[S::Form::ENTRIES],
-                                               const u8* own, u8* memory) {
-    const u32 mine = warp::index() * S::WARP_OFFSET;
-    for (i32 i = 0; i < work.steps; i++) {
-        const i32 key = work.first + i * S::STEP, before = (stage == 0 ? S::STAGES : stage) - 1;
-        if (i > 0) landed<2 * S::STAGES - 2>();
-        form.multiply_keys(walk.k_slot(stage) - mine, own);
-        if (key >= work.common.first && key + S::STEP <= work.common.last)
-            softmax.template weigh<false, S::EXTRA>(form, rules, queries, key);
-        else
-            softmax.template weigh<true, S::EXTRA>(form, rules, queries, key);
-        const i32 beyond = i + S::STAGES - work.steps;  // of the next piece, the tile to fetch
-        if (i > 0 || !fresh) {
-            if (beyond < 1) walk.copy_v(i - 1 + S::STAGES, before);
-            else if (chained) coming.copy_v(beyond - 1, before);
-            cp_async::commit();
-        }
-        if (beyond < 0) walk.fetch_k(i + S::STAGES, stage);
-        else if (chained) coming.fetch_k(beyond, stage);
-        cp_async::commit();
-        form.store_weights(memory + S::WEIGHTS);
-        landed<2 * S::STAGES - 1>();
-        form.add_values(walk.v_slot(stage) - mine, memory + S::WEIGHTS);
-        stage = stage + 1 == S::STAGES ? 0 : stage + 1;
-    }
-    wgmma::wait<0>();
-}
-
-// A piece that fills the ring at least once is followed by the next without a pause.
-template <class S, class A> __device__ __forceinline__ void decode_chained(const A& x) {
-    extern __shared__ __align__(1024) u8 memory[];
-    using Form = typename S::Form;
-    Pieces<S, S::CUT> pieces(x);
-    if (!pieces.any()) return;
-    Work<S> work(x, pieces.take(x));
-    Walk<S> walk(x, work, memory + S::RING);
-    walk.fill(memory, x, work);
-    Open<S> open(memory + S::OPEN);
-    const typename S::States board(memory + S::BOARD);
-    bool fresh = true;
-    i32 stage = 0, own = 0;
-    while (true) {
-        const bool more = pieces.more(), chained = more && work.steps >= S::STAGES;
-        const i32 other = S::QUERIES - own;
-        Work<S> next = work;
-        Walk<S> coming = walk;
-        if (more) {
-            next = Work<S>(x, pieces.take(x));
-            coming = Walk<S>(x, next, memory + S::RING);
-        }
-        if (chained) coming.begin(memory + other, x, next);
-        Form form;
-        form.maxima = reinterpret_cast<f32*>(memory + S::MAXIMA);
-        Softmax<Form> softmax;
-        softmax.clear(form);
-        Query queries[Form::ENTRIES];
-#pragma unroll
-        for (int i = 0; i < Form::ENTRIES; i++) queries[i] = work.query(x, Form::row(i));
-        if (fresh) landed<2 * S::STAGES - 1>();
-        else landed<2 * S::STAGES - 2>();
-        attend_chained<S>(form, softmax, walk, coming, chained, fresh, stage, work, x.rules,
-                          queries, memory + own, memory);
-        softmax.close();
-        __syncthreads();  // all have used the ring
-        if (more && !chained) {
-            stage = 0;
-            coming.fill(memory + other, x, next);
-        }
-        board.put(form, softmax, warp::index(), work.rows);
-        __syncthreads();
-        open.deliver(x, work, board);
-        if (!more) return open.close(x);
-        work = next, walk = coming, fresh = !chained, own = other;
-    }
-}
-
 template <class S, class A> __device__ __forceinline__ void decode_together(const A& x) {
-    if constexpr (S::CUT == Cut::chained) return decode_chained<S>(x);
     extern __shared__ __align__(1024) u8 memory[];
     using Form = typename S::Form;
     Pieces<S, S::CUT> pieces(x);

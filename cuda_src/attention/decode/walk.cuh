@@ -35,11 +35,8 @@ template <class S> struct Walk {
         if (i < tiles) cache.fetch(k_slot(stage), k, key(i), pages[0]);
     }
     __device__ __forceinline__ void fetch_v(i32 i, i32 stage) {
-        copy_v(i, stage);
-        cp_async::commit();
-    }
-    __device__ __forceinline__ void copy_v(i32 i, i32 stage) {
         if (i < tiles) cache.fetch(v_slot(stage), v, key(i), pages[0]);
+        cp_async::commit();
         turn(look_up(i + AHEAD));
     }
     // One tile on: entries move up, and the last one is this.
@@ -69,13 +66,6 @@ template <class S> struct Walk {
         }
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) pages[i] = entries[S::STAGES + i];
-    }
-    // Instead of `fill`, for tiles that are fetched one by one.
-    template <class Arguments>
-    __device__ __forceinline__ void begin(u8* queries, const Arguments& x, const Work<S>& work) {
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) pages[i] = look_up(i);
-        fetch_queries<S>(queries, x, work);
     }
     // The oldest half tile is there, for all lanes.
     static __device__ __forceinline__ void wait() {

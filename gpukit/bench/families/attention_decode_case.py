@@ -83,7 +83,7 @@ class PreparedDecode:
             self.dtype.name, shape["b"], shape["t"], shape["h"], shape["kv"], shape["d"], keys,
             self.page, properties.sm_count, properties.capability[0] == 9,
             queries=self.dtype.name if self.cache is not self.dtype else "",
-            uneven=self.lengths is not None)
+            uneven=self.lengths is not None or bool(self.page))
         kind = self.case.kernel.removeprefix("attention.decode.")
         if kind != "auto" and problem.queries:
             raise UnsupportedError(f"{kind} takes no cache of e4m3")

@@ -78,6 +78,9 @@ def _the_long_way(given: decode_warm.Given, words: decode_warm.Words,
     """Check, choose and launch; the same call is quicker the next time."""
     call = decode_arguments.check(*given, *words)
     if own is not None:
+        if not isinstance(own, DecodePlan):
+            raise ArgumentError("attention_decode: plan must be what DecodePlan.of returns, got "
+                                f"{type(own).__name__}")
         own.require(call)
     if call.out.size:
         plan = own or _plan(call.device, call.problem)
@@ -117,8 +120,8 @@ class DecodePlan:
            config: Config | None = None) -> DecodePlan:
         """The plan of calls with such arrays (out: if q is of e4m3); see `attention_decode`.
 
-        Calls may have lengths or not, whatever the plan is made with; made with lengths, it divides
-        unequal ones evenly.
+        Calls may have lengths or not, whatever the plan is made with; made with lengths (or a page
+        table), it divides unequal ones evenly.
         """
         call = decode_arguments.check(q, k, v, out, lengths, page_table, bias=bias,
                                       relative=relative)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.attention_decode import DIMS
 from gpukit.ops import arrays
-from gpukit.ops.attention import decode_extra, decode_narrow, masks
+from gpukit.ops.attention import arguments, decode_extra, decode_narrow, masks
 from gpukit.ops.attention.decode_narrow import Scales
 from gpukit.ops.attention.plan import Problem
 
@@ -76,9 +77,10 @@ def check(q: Any, k: Any, v: Any, out: Any = None, lengths: Any = None, page_tab
     """
     q, k, v = map(decode_narrow.bytes_of, (q, k, v))
     device, q = devices.adopt("q", q, _F)
-    k, v, out, lengths, page_table, sinks, alibi = (
+    k, v = (_adopt_on(device, name, array) for name, array in (("k", k), ("v", v)))
+    out, lengths, page_table, sinks, alibi = (
         _adopt(device, name, array) for name, array in
-        (("k", k), ("v", v), ("out", out), ("lengths", lengths), ("page_table", page_table),
+        (("out", out), ("lengths", lengths), ("page_table", page_table),
          ("sinks", sinks), ("alibi", alibi)))
     single, q = q.ndim == 3, _with_tokens("q", q)
     narrow = k.dtype == "uint8"
@@ -98,9 +100,9 @@ def check(q: Any, k: Any, v: Any, out: Any = None, lengths: Any = None, page_tab
     _check_vector("alibi", alibi, "float32", problem.heads)
     chosen = masks.named(_F, mask, window, chunk, False)
     extra = decode_extra.check(device, problem, q, single, chosen, bias, relative, sinks)
-    problem = problem._replace(extra=extra.kind, uneven=lengths is not None)
-    scale = problem.dim**-0.5 if scale is None else arrays.check_scalar(_F, "scale", scale)
-    softcap = _softcap(softcap)
+    uneven = lengths is not None or page_table is not None
+    problem = problem._replace(extra=extra.kind, uneven=uneven)
+    scale, softcap = arguments.scale(_F, scale, problem.dim), _softcap(softcap)
     out = _output(device, out, q, dtype)
     for name, array in (("q", q), ("k", k), ("v", v)):
         arrays.check_no_overlap(_F, name, out, array, device, same_ok=name == "q")
@@ -111,8 +113,10 @@ def check(q: Any, k: Any, v: Any, out: Any = None, lengths: Any = None, page_tab
 
 
 def _adopt(device: Device, name: str, array: Any) -> Any:
-    if array is None:
-        return None
+    return None if array is None else _adopt_on(device, name, array)
+
+
+def _adopt_on(device: Device, name: str, array: Any) -> Any:
     own, adopted = devices.adopt(name, array, _F)
     arrays.check_device(_F, name, own, device)
     return adopted
@@ -210,11 +214,13 @@ def _output(device: Device, out: Any, q: Any, dtype: str) -> Any:
                             f"{q.shape} of {wanted}")
     _check_rows(device, "out", out)
     arrays.check_writable(_F, "out", out)
+    arrays.check_distinct(_F, "out", out)
     return out
 
 
 def _softcap(value: Any) -> float:
-    number = arrays.check_scalar(_F, "softcap", value)
-    if not number >= 0.0:
-        raise ArgumentError(f"{_F}: softcap={number} is not accepted; 0 (none) or more")
+    number = 0.0 if value is None else arrays.check_scalar(_F, "softcap", value)
+    if not 0.0 <= number < math.inf:
+        raise ArgumentError(f"{_F}: softcap={number} is not accepted; 0 (none) or a positive "
+                            "finite number")
     return number

@@ -25,7 +25,7 @@ KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys the
 _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which registers spill
 _FILLED = 0.75  # of the SMs: then the others are not missed
 _LONG = 16  # steps of an SM from which an even cut pays
-_WAVE = 2  # CTAs per SM of a grid in waves
+_WAVE, _MOST_WAVES = 2, 2  # CTAs per SM of a grid in waves
 _NEARLY = 0.9
 _WORTH = 4  # steps of a part
 _MOST_STEPS = 1 << 30  # that kernels can count
@@ -123,18 +123,18 @@ class Config:
 
     def grid(self, p: Problem) -> tuple[int, int, int]:
         """Of CTAs."""
-        if self.cut != "grid":
+        if self.cut == "even":
             return self.units(p), self.parts, 1
         return self.units(p), self.parts * self.cluster, p.sequences
 
     def states(self, p: Problem) -> int:
         """Items of four dims in the workspace."""
-        each = 2 if self.cut != "grid" else p.sequences
+        each = 2 if self.cut == "even" else p.sequences
         return each * self.units(p) * self.parts * self.rows * p.dim // 4
 
     def counters(self, p: Problem) -> int:
         """Of parts that have arrived."""
-        each = self.parts if self.cut != "grid" else p.sequences * self.cluster
+        each = self.parts if self.cut == "even" else p.sequences * self.cluster
         return each * self.units(p)
 
 
@@ -164,13 +164,13 @@ def _fill(p: Problem, shape: Config) -> float:
     if units <= places:
         return units * (places // units) / places
     waves = units / (_WAVE * p.sms)
-    return waves / math.ceil(waves)
+    return waves / math.ceil(waves) if waves <= _MOST_WAVES else 0.0
 
 
 def _even(p: Problem, shape: Config) -> Config:
     """As many gangs of CTAs, one for each unit, as have room on the GPU at a time."""
-    even = replace(shape, cut="even")
-    resident = max(1, min(_at_a_time(p, shape), _resident(even, p)))
+    even = replace(shape, cut="even", stages=2)
+    resident = max(1, min(max(2, _at_a_time(p, shape)), _resident(even, p)))
     gangs = max(1, resident * p.sms // max(1, shape.units(p)))
     deepest = _deepest(p, resident)
     return replace(even, parts=_fitting(gangs, p.sequences), blocks=3 if resident == 3 else 1,
@@ -253,7 +253,7 @@ def _form(p: Problem, kind: str) -> str:
 
 def _deepest(p: Problem, resident: int) -> int:
     """Tiles of a ring: the CTAs of an SM shall not ask for so much that all wait longer."""
-    return _DEEPEST if resident == 1 or p.dim < 128 else 2
+    return _DEEPEST if resident == 1 or p.dim < 128 or p.queries else 2
 
 
 def _stages(shape: Config, p: Problem, steps: int, resident: int) -> int:
