@@ -19,7 +19,7 @@ MASKS: dict[str, dict[str, int]] = {
     "sliding": {"window": 2},
 }
 TERMS: dict[str, Any] = {
-    "scale": -0.3, "softcap": 1.5, "sinks": np.array([0, 3, -2, 1], np.float32),
+    "scale": 0.3, "softcap": 1.5, "sinks": np.array([0, 3, -2, 1], np.float32),
     "alibi": np.array([0.5, 0.01, 0, 1], np.float32),
 }
 
