@@ -96,6 +96,13 @@ def test_a_set_smaller_than_a_turn_of_all_threads_is_refused(device: Any) -> Non
         FAMILY.prepare(cases(part=("l2",), set=(8192,))[0], device, ())
 
 
+@pytest.mark.parametrize("part", ["l2", "dram", "tma", "latency"])
+def test_a_set_that_would_take_hours_to_emulate_is_refused(part: str, device: Any) -> None:
+    for case in cases(part=(part,), set=(4 << 30,)):
+        with pytest.raises(UnsupportedError, match="too large to emulate"):
+            FAMILY.prepare(case, device, ())
+
+
 def test_published_rates_stand_beside_the_rows_they_belong_to() -> None:
     figures = [Published("ceilings", "wgmma", "GPU", "n=8 a=shared data=random", 157.6, "TFLOP/s",
                          "")]

@@ -32,6 +32,7 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _SETS = {"l2": 16 * _MIB, "dram": 4 * _GIB, "tma": 16 * _MIB}
 _LEVELS = {"l1": 64 * _KIB, "l2": 4 * _MIB, "dram": 2 * _GIB}
 _EMULATED_SET = 128 * _KIB
+_MOST_EMULATED = 16 * _MIB  # some seconds
 _RING = 192 * _KIB  # of boxes
 _PREPARED = {"wgmma": PreparedWgmma, "mma": PreparedMma, "shared": PreparedShared,
              "l2": PreparedStream, "dram": PreparedStream, "tma": PreparedTma,
@@ -110,6 +111,8 @@ class CeilingsFamily:
         """Allocate, fill and compile one case."""
         if case.l2 == "rotate":
             raise UnsupportedError("a ceiling has one set of buffers: use --l2 flush or hot")
+        if device.emulated and (size := case.shape.get("bytes", 0)) > _MOST_EMULATED:
+            raise UnsupportedError(f"set={size} is too large to emulate; at most {_MOST_EMULATED}")
         return _PREPARED[case.kernel.removeprefix("ceilings.")](case, device)
 
     def variants(self, case: Case, device: Any) -> list[tuple[KernelSpec, dict[str, Value]]]:
