@@ -168,21 +168,20 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         await_values(blocks - 1);
         start_values(o, p, blocks - 1);
         pass_turn();
+        wgmma::wait<1>();
+        scores_done(s, j);
         wgmma::wait<0>();
         values_done(o, p, blocks - 1);
-        scores_done(s, j);
-        // Rows that have seen a few keys next to a mask's edge will not have found their base yet.
-        bool renew = __any_sync(0xffffffff, j + 1 >= whole[1]);
-        if (!renew) {
-            softmax.weigh(s, c);
-            renew = warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown());
-            if (renew) scores_again(s, j);
+        softmax.weigh(s, c);  // begins before the wait: the compiler is free to move it
+        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown())) {
+            scores_again(s, j);
+            scale_rows(o, softmax.renew(s, c));
+        } else {
+            softmax.accept();
         }
-        if (renew) scale_rows(o, softmax.renew(s, c));
-        else softmax.accept();
         release_keys(j);
         pack_all8(p, s);
-        if (S::KEEPS && j == keep_at) put_aside(o, softmax);
+        if (S::KEEPS && j == keep_at && j >= first + S::KEEP_EVERY / 2) put_aside(o, softmax);
     }
 
     // Adds sums to what has been put aside, in shared memory, and begins anew.
