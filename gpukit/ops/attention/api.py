@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from gpukit import dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
 from gpukit.ops.attention import arguments, forward_warm, fp8_arguments, masks, terms
 from gpukit.ops.attention.forward_warm import Given
 from gpukit.ops.attention.fp8_arguments import E4M3, Words
-from gpukit.ops.attention.problem import Lengths, Problem, Scales
+from gpukit.ops.attention.problem import Lengths, Problem, Scales, Terms
 from gpukit.ops.attention.run import run
 from gpukit.ops.attention.terms import Sizes
 
@@ -117,6 +119,7 @@ def _the_long_way(given: Given, words: Words) -> tuple[Any, Any]:
         function, q, Sizes(batch, queries, keys, heads), device, seen, scale=scale,
         softcap=softcap, alibi=given.slopes, bias=given.bias, relative=given.relative,
         sinks=given.sinks)
+    _apart(function, given, out, rules, device)
     lse = device.empty((batch, heads, queries), "float32") if return_lse else None
     problem = Problem(device, E4M3 if eight else _name(q), q, k, v,
                       out.swapaxes(1, 2) if swap else out, lse, batch, queries, keys, seen, rules,
@@ -169,7 +172,7 @@ def _the_long_ragged_way(given: Given, words: Words) -> tuple[Any, Any]:
     arguments.heads(function, q, k, v)
     q_offsets = arguments.integers(function, "q_offsets", given.q_offsets, (None,), device)
     batch, (tokens, heads) = max(q_offsets.shape[0] - 1, 0), q.shape[1:3]
-    _check_count(function, most, tokens)
+    most = _count(function, most, tokens)
     lengths, keys = _ragged_keys(function, k, batch, given.k_offsets, given.k_lengths, given.table,
                                  device)
     out = _out(function, given, (tokens, heads, v.shape[3]), q, k, v, device,
@@ -178,6 +181,7 @@ def _the_long_ragged_way(given: Given, words: Words) -> tuple[Any, Any]:
     rules = terms.check(
         function, q, Sizes(batch, tokens, None, heads), device, seen, scale=scale, softcap=softcap,
         alibi=given.slopes, bias=None, relative=given.relative, sinks=given.sinks)
+    _apart(function, given, out, rules, device)
     lse = device.empty((heads, tokens), "float32") if return_lse else None
     if batch and most:
         problem = Problem(device, E4M3 if eight else _name(q), q, k, v, out[None],
@@ -208,6 +212,13 @@ def _out(function: str, given: Given, shape: tuple[int, ...], q: Any, k: Any, v:
     if eight is None:
         return arguments.out(function, given.out, shape, q, device, inputs)
     return fp8_arguments.out(function, given.out, shape, eight.out_dtype, device, inputs)
+
+
+def _apart(function: str, given: Given, out: Any, rules: Terms, device: Device) -> None:
+    """A given out shares no memory with what is added to scores."""
+    if given.out is not None:
+        arguments.apart(function, out, {"alibi": rules.slopes, "bias": rules.bias,
+                                        "relative": rules.relative, "sinks": rules.sinks}, device)
 
 
 def _scales(function: str, words: Words, batch: int, q: Any, k: Any, device: Device) -> Scales:
@@ -245,10 +256,12 @@ def _ragged_keys(function: str, k: Any, batch: int, kv_offsets: Any, kv_lengths:
     return Lengths(k_offsets=offsets), k.shape[1]
 
 
-def _check_count(function: str, value: Any, tokens: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= max(tokens, 0):
+def _count(function: str, value: Any, tokens: int) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= value <= tokens:
         raise ArgumentError(f"{function}: max_queries={value!r} is not accepted; 0 to q's {tokens} "
                             "rows")
+    return int(value)
 
 
 def _swapped(shape: tuple[int, ...], swap: bool) -> tuple[int, ...]:

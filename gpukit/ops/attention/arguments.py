@@ -143,6 +143,17 @@ def out(function: str, given: Any, shape: tuple[int, ...], like: Any, device: De
     if given.shape != shape:
         raise ArgumentError(f"{function}: out has shape {given.shape}, the result has {shape}")
     arrays.check_writable(function, "out", given)
-    for name, array in inputs.items():
-        arrays.check_no_overlap(function, name, given, array, device, same_ok=False)
+    arrays.check_distinct(function, "out", given)
+    apart(function, given, inputs, device)
     return given
+
+
+def apart(function: str, given: Any, inputs: dict[str, Any], device: Device) -> None:
+    """The output shares no memory with what is read; what is None is not.
+
+    Raises:
+        ArgumentError: it does.
+    """
+    for name, array in inputs.items():
+        if array is not None:
+            arrays.check_no_overlap(function, name, given, array, device, same_ok=False)

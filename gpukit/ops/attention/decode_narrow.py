@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from gpukit import devices
@@ -90,7 +91,11 @@ def _factor(device: Device, problem: Problem, name: str, value: Any) -> tuple[fl
     if value is None:
         return 1.0, None
     if not hasattr(value, "shape") or value.shape == ():
-        return arrays.check_scalar(_F, name, value), None
+        number = arrays.check_scalar(_F, name, value)
+        if not 0 < number < math.inf:
+            raise ArgumentError(f"{_F}: {name}={number} is not accepted; a positive finite number, "
+                                "or float32 factors on the device")
+        return number, None
     own, array = devices.adopt(name, value, _F)
     arrays.check_device(_F, name, own, device)
     sizes = (1, problem.sequences), (1, problem.kv_heads)

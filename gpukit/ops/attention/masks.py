@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from gpukit.errors import ArgumentError
 
 NAMES = ("null", "causal", "chunked_causal", "sliding_causal", "sliding")
@@ -34,8 +36,9 @@ def named(function: str, name: object, window: object, chunk: object, top_left: 
     Raises:
         ArgumentError: an unknown name, or a window or chunk that does not go with it.
     """
-    if name not in NAMES:
-        raise ArgumentError(f"{function}: mask={name!r} is unknown; accepted: {', '.join(NAMES)}")
+    if not isinstance(name, str) or name not in NAMES:
+        raise ArgumentError(f"{function}: mask={name!r:.40} is unknown; accepted: "
+                            f"{', '.join(NAMES)}")
     if not isinstance(top_left, bool):
         raise ArgumentError(f"{function}: top_left={top_left!r} is not accepted; True or False")
     width = _size(function, "window", window, str(name), ("sliding_causal", "sliding"))
@@ -56,7 +59,8 @@ def _size(function: str, argument: str, value: object, mask: str, users: tuple[s
             raise ArgumentError(f"{function}: {argument}={value!r} is for mask="
                                 f"{' or '.join(map(repr, users))}; mask is {mask!r}")
         return 0
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= FAR:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 1 <= int(value) <= FAR:  # type: ignore[call-overload]
         raise ArgumentError(f"{function}: {argument}={value!r} is not accepted; with mask="
                             f"{mask!r} a number of keys from 1 to 2^30")
-    return value
+    return int(value)  # type: ignore[call-overload,no-any-return]

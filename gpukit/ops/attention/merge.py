@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpukit import dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
 from gpukit.kernels import attention as specs
+from gpukit.ops import arrays
 from gpukit.ops.attention import arguments
 
 _THREADS = 256
@@ -38,7 +39,7 @@ def merge_states(states: Sequence[tuple[Any, Any]], *, out: Any = None,
     """
     device, outs, lses = _states(states)
     first = outs[0]
-    given = _out(out, first, device, lses)
+    given = _out(out, outs, device, lses)
     lse = device.empty(lses[0].shape, "float32") if return_lse else None
     if first.size:
         _launch(device, outs, lses, given, lse)
@@ -46,8 +47,11 @@ def merge_states(states: Sequence[tuple[Any, Any]], *, out: Any = None,
 
 
 def _states(states: Any) -> tuple[Device, list[Any], list[Any]]:
+    if not isinstance(states, Iterable):
+        raise ArgumentError(f"{_NAME}: states is a {type(states).__name__}; accepted: 1 to "
+                            f"{specs.MERGED} pairs (out, lse)")
     pairs = list(states)
-    if not 1 <= len(pairs) <= specs.MERGED or any(len(pair) != 2 for pair in pairs):
+    if not 1 <= len(pairs) <= specs.MERGED or not all(map(_is_pair, pairs)):
         raise ArgumentError(f"{_NAME}: states has {len(pairs)} entries; accepted: 1 to "
                             f"{specs.MERGED} pairs (out, lse)")
     device, first, lse = _state(0, pairs[0], None, None)
@@ -57,6 +61,10 @@ def _states(states: Any) -> tuple[Device, list[Any], list[Any]]:
         outs.append(out)
         lses.append(lse)
     return device, outs, lses
+
+
+def _is_pair(state: Any) -> bool:
+    return isinstance(state, tuple | list) and len(state) == 2
 
 
 def _state(i: int, pair: tuple[Any, Any], device: Device | None,
@@ -77,12 +85,15 @@ def _state(i: int, pair: tuple[Any, Any], device: Device | None,
     return where, out, lse
 
 
-def _out(out: Any, like: Any, device: Device, lses: list[Any]) -> Any:
+def _out(out: Any, outs: list[Any], device: Device, lses: list[Any]) -> Any:
     """Where the result goes. It may be a state's own output: a thread reads before it writes."""
+    like = outs[0]
     given = arguments.out(_NAME, out, like.shape, like, device,
                           {f"states[{i}][1]": lse for i, lse in enumerate(lses)})
     if not given.flags.c_contiguous:
         raise ArgumentError(f"{_NAME}: out is not C-contiguous")
+    for i, state in enumerate(outs):
+        arrays.check_no_overlap(_NAME, f"states[{i}][0]", given, state, device, same_ok=True)
     return given
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpukit.errors import ArgumentError
+from gpukit.ops import arrays
 
 
 def layer(blocks: Any, index: int) -> tuple[Any, Any]:
@@ -20,10 +21,8 @@ def layer(blocks: Any, index: int) -> tuple[Any, Any]:
     Raises:
         ArgumentError: another rank or second axis, or no such layer.
     """
-    if blocks.ndim != 6 or blocks.shape[1] != 2:
-        raise ArgumentError(f"paged.layer: blocks has shape {blocks.shape}; accepted: [pages, 2, "
-                            "layers, page, KV heads, dim]")
-    if not 0 <= index < blocks.shape[2]:
-        raise ArgumentError(f"paged.layer: index={index} is not accepted; blocks has "
-                            f"{blocks.shape[2]} layers")
+    if getattr(blocks, "ndim", 0) != 6 or blocks.shape[1] != 2:
+        raise ArgumentError(f"paged.layer: blocks has shape {getattr(blocks, 'shape', None)}; "
+                            "accepted: [pages, 2, layers, page, KV heads, dim]")
+    arrays.check_integer("paged.layer", "index", index, 0, blocks.shape[2] - 1)
     return blocks[:, 0, index], blocks[:, 1, index]

@@ -99,10 +99,18 @@ def _clear(problem: Problem) -> None:
 
 
 def _without_keys(problem: Problem) -> None:
-    _bits(problem.out)[...] = 0
-    if problem.lse is not None:
-        sinks = problem.terms.sinks
-        problem.lse[...] = -float("inf") if sinks is None else sinks[None, :, None]
+    """Zeros, and of sums the sinks alone, in rows that count; a ragged call leaves the others."""
+    p, xp, sinks = problem, problem.device.xp, problem.terms.sinks
+    counts, ragged = p.lengths.q_lengths, p.lengths.q_offsets is not None
+    if ragged:
+        counts = p.lengths.q_offsets[-1:]
+    rows = xp.arange(p.out.shape[1])
+    valid = rows[None] < (counts[:, None] if counts is not None else rows.size)
+    bits = _bits(p.out)
+    bits[...] = xp.where(valid[:, :, None, None], 0, bits) if ragged else 0
+    if p.lse is not None:
+        empty = -float("inf") if sinks is None else sinks[None, :, None]
+        p.lse[...] = xp.where(valid[:, None], empty, p.lse if ragged else -float("inf"))
 
 
 def _addressable(problem: Problem) -> Problem:
@@ -111,6 +119,8 @@ def _addressable(problem: Problem) -> Problem:
     out = problem.out
     if v.shape[3] != problem.dv or not _fits(problem, out):
         out = workspace.empty(problem.device, (*out.shape[:3], v.shape[3]), out.dtype)
+        if problem.lengths.q_offsets is not None:  # rows past the last offset stay as they are
+            _bits(out)[..., :problem.dv] = _bits(problem.out)
     return replace(problem, q=q, k=k, v=v, out=out)
 
 
