@@ -73,7 +73,7 @@ def constants(rows: Sequence[Row]) -> dict[str, str]:
     """Return the parameters that are the same in every row, for the line above a table."""
     cells = {
         column.header: {column.cell(row) for row in rows} - {NOTHING}
-        for column in _parameters(rows)
+        for column in parameter_columns(rows)
     }
     return {header: values.pop() for header, values in cells.items() if len(values) == 1}
 
@@ -95,11 +95,12 @@ def identity_columns(rows: Sequence[Row]) -> list[Column]:
         Column("kernel", lambda row: row.kernel, numeric=False),
         Column("dtype", lambda row: row.dtype, numeric=False),
         *(Column(name, _shape(name)) for name in _names(rows, "shape")),
-        *(column for column in _parameters(rows) if not _constant(column, rows)),
+        *(column for column in parameter_columns(rows) if not _constant(column, rows)),
     ]
 
 
-def _parameters(rows: Sequence[Row]) -> list[Column]:
+def parameter_columns(rows: Sequence[Row]) -> list[Column]:
+    """Return what was asked for and what a launch told, the same in every row or not."""
     asked = _names(rows, "params")
     told = [*asked, *_names(rows, "shape"), *_TOLD]
     chosen = [name for name in _names(rows, "launch") if name not in told]

@@ -37,7 +37,7 @@ from typing import Any
 import click
 
 from gpukit import kernels
-from gpukit.bench.columns import NOTHING, Column, columns_for
+from gpukit.bench.columns import NOTHING, Column, columns_for, parameter_columns
 from gpukit.bench.counters import counter_columns
 from gpukit.bench.formats import markdown_table
 from gpukit.bench.ladder import gains, rung
@@ -53,8 +53,11 @@ _OTHERS = re.compile(r"^(// Published for (\d+)\^3 \((\S+)\):\n// ).*$", re.MULT
 def embedded(text: str, file: Path) -> str:
     """The text of a file with every embedded table and line made anew."""
     def rows(found: re.Match[str]) -> str:
-        records = _records(file, found[2], found[3] or "rows")
-        return found[1] + "\n".join(table(records, found[4].split())) + "\n" + found[5]
+        words = found[4].split()
+        lines = table(_records(file, found[2], found[3] or "rows"), words)
+        for name in _lacking(words, lines[0]):
+            click.echo(f"{file}: {found[2]} has nothing for the column {name}", err=True)
+        return found[1] + "\n".join(lines) + "\n" + found[5]
 
     def line(found: re.Match[str]) -> str:
         return found[1] + _measured(_records(file, found[3]), file, int(found[2]))
@@ -98,6 +101,12 @@ def table(records: Sequence[dict[str, Any]], words: Sequence[str]) -> list[str]:
                           [c.numeric for c in columns])
 
 
+def _lacking(words: Sequence[str], header: str) -> list[str]:
+    """The columns asked for that a table has not."""
+    shown = [name.strip() for name in header.split("|")]
+    return [word for word in words if "=" not in word and word not in shown] if shown[1:] else []
+
+
 def _value(record: dict[str, Any], name: str) -> str:
     """A field of a record, or of its shape or parameters, as text."""
     return str({**record.get("shape", {}), **record.get("params", {}), **record}.get(name))
@@ -106,7 +115,7 @@ def _value(record: dict[str, Any], name: str) -> str:
 def _columns(rows: Sequence[Row], wanted: Sequence[str]) -> list[Column]:
     """The columns wanted, without those that the rows have nothing for."""
     usual = columns_for(rows)
-    known = {c.header: c for c in (*counter_columns(rows), *usual,
+    known = {c.header: c for c in (*parameter_columns(rows), *counter_columns(rows), *usual,
                                    Column("idea", _idea, numeric=False),
                                    Column("published", _others))}
     return [known[name] for name in wanted if name in known] or usual

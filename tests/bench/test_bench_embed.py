@@ -71,6 +71,18 @@ def test_rows_and_columns_are_chosen_in_the_order_of_the_marker(tmp_path: Path) 
     assert len(got) == 4
 
 
+def test_a_column_asked_for_is_shown_though_all_rows_agree_and_missed_where_none_has_it(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_ladder(tmp_path)
+    content = json.loads((tmp_path / "ladder.json").read_text())
+    for row in content["rows"]:
+        row["launch"]["clk/mma"] = 128.01
+    (tmp_path / "ladder.json").write_text(json.dumps(content))
+    got = table("ladder.json m=64 kernel clk/mma MHz", tmp_path / "page.md")
+    assert got[0] == "| kernel | clk/mma |" and got[2] == "| matmul.k2 | 128.01 |"
+    assert "ladder.json has nothing for the column MHz" in capsys.readouterr().err
+
+
 def test_the_idea_of_a_row_of_gpukit_matmul_is_its_configuration(tmp_path: Path) -> None:
     row = Row.of(Case("matmul", "matmul.auto", "bf16", {"m": 8}), "GPU", "sm_90", "env")
     row.launch = {"config": "gemm:bm=128,bn=256"}
