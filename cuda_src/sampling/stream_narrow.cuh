@@ -31,9 +31,13 @@ template <class Row> __device__ __noinline__ u32 threshold_on_list() {
         select<THREADS>(s.bins, {s.search.low, s.search.high}, need, need, [&](auto add) {
             for (int i = threadIdx.x; i < s.listed; i += THREADS) add(s.key[i], masses ? mass(i) : 1ull);
         });
-    const u32 tokens = Blocks(s.V).first(1, 0);
+    const Blocks blocks(s.V);
+    const u32 tokens = blocks.first(1, 0);
+    s.bins.clear();  // sums of 64 bits by counters of 32: shared memory has no other
     for (int i = threadIdx.x; i < s.listed; i += THREADS)
-        if (s.key[i] >= limit) atomicAdd(&s.draw.block[s.token[i] / tokens], mass(i));
+        if (s.key[i] >= limit) s.bins.add(s.token[i] / tokens, mass(i));
+    __syncthreads();
+    for (int b = threadIdx.x; b < blocks.count; b += THREADS) s.draw.block[b] += s.bins.sum(b);
     __syncthreads();
     return limit;
 }

@@ -92,9 +92,8 @@ def warps(given: Rows) -> dict[str, Value]:
     """Tunables of the kernel that keeps a row in registers, and `turns`, the rows of a cluster.
 
     Few rows: as many SMs a row as a cluster has. Many: the fewest CTAs of up to 512 threads, or one
-    of 1024, that hold a row, several of them per SM. One row after the other, the next one's logits
-    on their way where copies can be, pays where there are many; how many turns was measured on an
-    H200.
+    of 1024, that hold a row, as many clusters as the GPU holds at once, and each takes one row
+    after the other, the next one's logits on their way where copies can be.
     """
     sms, blocks, count = given.device.properties.sm_count, -(-given.width // 1024), given.count
     many = 8 * count > 2 * sms
@@ -105,7 +104,7 @@ def warps(given: Rows) -> dict[str, Value]:
     threads = -(-blocks // (4 * cluster)) * 128 if per == 1 else 320
     resident = 4 if threads <= 256 else 2 if threads <= 512 else 1
     waves = -(-count * cluster // int(resident * sms * REACHED[cluster]))
-    turns = min(waves, 4) if resident == 1 else 1 if waves <= 4 else 2 if per == 2 else 3
+    turns = 1 if waves <= 3 and resident > 1 and per == 1 else waves
     copies = given.vec * given.dtype.itemsize == 16
     return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster, "threads": threads,
             "per": per, "blocks": resident, "stages": int(copies and turns > 1), "turns": turns}
