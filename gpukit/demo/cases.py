@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpukit.errors import ArgumentError
+from gpukit.kernels.ceilings import SUMS
 
+_SWIZZLES = ("none", "32", "64", "128")
+_MOST_STEPS = 8
 _ITEMSIZE = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
 
 
@@ -26,6 +29,20 @@ class Case:
     b: str = "k"
     acc: str = "f32"
     step: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ArgumentError for what wgmma has not; N is the kernel's to check."""
+        _one_of("dtype", self.dtype, tuple(_ITEMSIZE))
+        _one_of("swizzle", self.swizzle, _SWIZZLES)
+        _one_of("acc", self.acc, SUMS[self.dtype])
+        if "mn" in (self.a, self.b) and self.itemsize != 2:
+            raise ArgumentError(f"a, b: only 16-bit types may be 'mn', not {self.dtype}")
+        if self.acc == "f16" and self.n % 16:
+            raise ArgumentError(f"n={self.n}: with f16 sums, multiples of 16")
+        bounded = self.swizzle != "none" and "k" in (self.a, self.b)  # by a row of the pattern
+        most = int(self.swizzle) // 32 if bounded else _MOST_STEPS
+        if self.step not in range(most):
+            raise ArgumentError(f"step={self.step!r}: from 0 to {most - 1} with this swizzle")
 
     @property
     def itemsize(self) -> int:
@@ -52,6 +69,11 @@ class Case:
         if self.swizzle == "none" or major != "k":
             return self.k * (self.step + 1)
         return max(self.k, int(self.swizzle) // self.itemsize)
+
+
+def _one_of(name: str, given: str, accepted: tuple[str, ...]) -> None:
+    if given not in accepted:
+        raise ArgumentError(f"{name}={given!r} is not one of {', '.join(accepted)}")
 
 
 CASES = (

@@ -63,3 +63,13 @@ def test_digits_name_every_place(dtype: str) -> None:
 def test_an_unknown_case_lists_the_known() -> None:
     with pytest.raises(ArgumentError, match="known: all, plain"):
         demo.wgmma("nope")
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"dtype": "f64"}, "dtype='f64' is not one of"), ({"swizzle": "256"}, "swizzle='256'"),
+    ({"dtype": "s8"}, "acc='f32' is not one of i32"), ({"dtype": "tf32", "b": "mn"}, "16-bit"),
+    ({"swizzle": "64", "step": 2}, "from 0 to 1"), ({"step": -1}, "from 0 to 7"),
+    ({"dtype": "f16", "acc": "f16"}, "multiples of 16")])
+def test_what_wgmma_has_not_is_no_case(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        demo.Case("odd", **change)  # type: ignore[arg-type]
