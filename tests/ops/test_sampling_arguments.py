@@ -10,8 +10,10 @@ import pytest
 
 from gpukit import sampling as typed
 from gpukit.errors import ArgumentError
+from gpukit.ops.sampling import ladder
 
 sampling: Any = typed  # so that it may be given anything
+run_rung: Any = ladder.run_rung
 _X = np.zeros((3, 40), np.float32)
 _MASK = np.ones((3, 2), np.uint32)
 _LISTS = (np.array([0, 1, 1, 2], np.int32), np.array([1, 2], np.int32), np.array([1, 1], np.int32))
@@ -61,6 +63,8 @@ def _lists(**given: Any) -> typed.Penalties:
     (lambda: sampling.verify_drafts(_DRAFTS, _TARGET, position=2**63), "position="),
     (lambda: sampling.uniform(np.zeros(2, np.uint64), 2**63), "position="),
     (lambda: sampling.explain("nonsense", _X), "op='nonsense'"),
+    (lambda: run_rung("s5", _X, seed=np.zeros(3, np.uint64)), "seed is an array"),
+    (lambda: run_rung("s1", _X, workspace=[0]), "workspace"),
 ])
 def test_one_line_names_the_argument(call: Callable[[], Any], names: str) -> None:
     with pytest.raises(ArgumentError) as caught:

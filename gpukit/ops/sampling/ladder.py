@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpukit import kernels
+from gpukit import devices, kernels
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.spec import KernelSpec, Value
 from gpukit.ops.sampling import rows
@@ -152,7 +152,7 @@ def _adopt(rung: str, logits: Any) -> Rows:
 
 def _ask(rung: str, given: Rows, temperature: float, top_k: int, top_p: float, joint: bool,
          seed: int, position: int, tunables: Mapping[str, Value] | None) -> _Asked:
-    numbers = [rows.per_row(rung, name, value, dtype, given)[1] for name, value, dtype in (
+    numbers = [_number(rung, name, value, dtype, given) for name, value, dtype in (
         ("temperature", temperature, "float32"), ("top_k", top_k, "int32"),
         ("top_p", top_p, "float32"), ("seed", seed, "uint64"), ("position", position, "int64"))]
     k = 1 if not numbers[0] > _GREEDY else max(0, min(numbers[1], given.width))
@@ -162,6 +162,13 @@ def _ask(rung: str, given: Rows, temperature: float, top_k: int, top_p: float, j
                    dict(tunables or {}))
     _check(asked)
     return asked
+
+
+def _number(rung: str, name: str, value: Any, dtype: str, given: Rows) -> Any:
+    pointer, number = rows.per_row(rung, name, value, dtype, given)
+    if pointer is not None:
+        raise ArgumentError(f"{rung}: {name} is an array; accepted: a number, for all rows")
+    return number
 
 
 def _check(asked: _Asked) -> None:
@@ -179,6 +186,7 @@ def _check(asked: _Asked) -> None:
 def _workspace(asked: _Asked, given: Any) -> Any:
     if given is None:
         return asked.rows.device.empty((asked.words,), "uint64") if asked.words else None
+    _, given = devices.adopt("workspace", given, asked.rung)
     if given.size < asked.words:
         raise ArgumentError(f"{asked.rung}: workspace has {given.size} words; accepted: "
                             f"{asked.words} or more")
