@@ -131,6 +131,15 @@ _KINDS = {
 }
 
 
+#: Choices with which other options of a layout mean nothing.
+_IDLE: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {
+    "wgmma_a": {("place", "registers"): ("swizzle", "major", "access")},
+    "ldmatrix": {("show", "registers"): ("row_bytes", "swizzle"),
+                 ("show", "addresses"): ("trans",)},
+    "tcgen05_ld": {("shape", shape): ("split",) for shape in _TENSOR_SHAPES if shape[-2:] != "x2"},
+}
+
+
 class _Layouts(NamedGroup):
     """The layouts by name."""
 
@@ -165,6 +174,7 @@ def _show(builder: str, rows: slice | None, columns: slice | None, out: Path | N
           **options: Any) -> None:
     from . import layout_pictures
 
+    _refuse_idle(builder, options)
     try:
         picture: Picture = getattr(layout_pictures, builder)(**options)
     except ValueError as problem:
@@ -179,6 +189,16 @@ def _show(builder: str, rows: slice | None, columns: slice | None, out: Path | N
         print_picture(part)
     else:
         _write(part, out)
+
+
+def _refuse_idle(builder: str, options: dict[str, Any]) -> None:
+    """Raise ArgumentError for an option that was given and would change nothing."""
+    context = click.get_current_context()
+    for (name, value), idle in _IDLE.get(builder, {}).items():
+        for other in idle if options[name] == value else ():
+            if context.get_parameter_source(other) is not click.core.ParameterSource.DEFAULT:
+                raise ArgumentError(f"--{other.replace('_', '-')} means nothing with --{name} "
+                                    f"{value}")
 
 
 def _write(picture: Picture, out: Path) -> None:

@@ -64,6 +64,8 @@ def elementwise(device: str, quick: bool, budget: float | None, out: Path | None
     """
     if (archs or listing) and not sass_only:
         raise ArgumentError("--arch and --listing go with --sass-only")
+    if sass_only and out is not None:
+        raise ArgumentError("--sass-only prints a table and writes nothing: leave out --out")
     if sass_only:
         return _count_turns(archs, listing)
     if report_only:

@@ -48,6 +48,16 @@ def test_colours_are_for_terminals_that_want_them(
     assert "0x80 x8" in out
 
 
+@pytest.mark.parametrize(("words", "idle"), [
+    ("wgmma-a --place registers --major mn", "--major"),
+    ("ldmatrix --show registers --row-bytes 64", "--row-bytes"), ("ldmatrix --trans", "--trans"),
+    ("tcgen05-ld --split 4", "--split")])
+def test_an_option_that_would_change_nothing_is_refused(
+        words: str, idle: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "layout", *words.split())
+    assert (code, out) == (2, "") and f"{idle} means nothing with --" in err
+
+
 def test_a_file_holds_the_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "d.json"
     code, out, err = run(capsys, "layout", "wgmma-d", "--rows", "8", "--columns", "6:", "--out",
