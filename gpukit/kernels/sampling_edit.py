@@ -21,7 +21,7 @@ BITMASK = KernelSpec(
             Param("mask", "pointer", "[n, >= V/32] u32, 1: allowed"),
             Param("rows", "pointer", "[n] i32: the row of each mask, or null: its own"), _PITCH,
             Param("mask_pitch", "i64", "words from row to row of the mask"), _V,
-            Param("fill", "f32", "what forbidden logits become")),
+            Param("B", "i32", "rows"), Param("fill", "f32", "what forbidden logits become")),
     variants=({}, {"dtype": "bf16"}, {"dtype": "f16", "threads": 128}),
 )
 

@@ -152,6 +152,20 @@ def test_bitmask_in_place(dtype: Any) -> None:
     np.testing.assert_array_equal(x.view(np.uint8), before.view(np.uint8))
 
 
+def test_bitmask_of_rows_that_do_not_exist() -> None:
+    x = np.ones((2, 40), "f4")
+    sampling.apply_bitmask(x, np.zeros((3, 2), "u4"), row_indices=np.array([7, -1, 1], "i4"))
+    assert (x[0] == 1).all() and np.isneginf(x[1]).all()
+
+
+def test_tokens_beyond_31_bits_are_not_counted() -> None:
+    tokens, counts = np.array([9, -1], "i4"), np.array([1, 0], "i4")
+    penalties = sampling.Penalties(np.array([0, 2], "i4"), tokens, counts)
+    for token in (2**32 + 9, 2**40 + 9, -(2**33)):
+        sampling.update_counts(penalties, np.array([token], "i8"))
+    assert tokens.tolist() == [9, -1] and counts.tolist() == [1, 0]
+
+
 def test_counts_penalise_what_was_drawn() -> None:
     lists = (np.array([0, 3, 6, 7], np.int32), np.array([5, -1, -1, 1, 2, 9, 0], np.int32),
              np.array([1, 0, 0, 1, 1, 0, 1], np.int32))

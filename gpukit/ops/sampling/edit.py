@@ -26,8 +26,8 @@ def apply_bitmask(logits: Any, bitmask: Any, *, row_indices: Any = None,
         logits: [B, V], float32, float16 or bfloat16, any row stride.
         bitmask: uint32 or int32 [n, ceil(V / 32) or more]; bit v % 32 of word v // 32 allows v.
             Columns beyond the mask's bits do not exist: it covers V.
-        row_indices: int32 [n], the row that each mask is for, each at most once; without them
-            n is B.
+        row_indices: int32 [n], the row that each mask is for, each at most once (rows that
+            do not exist are skipped); without them n is B.
         fill: what forbidden logits become, within the type's range.
 
     Returns:
@@ -47,7 +47,7 @@ def apply_bitmask(logits: Any, bitmask: Any, *, row_indices: Any = None,
     if count and given.count:
         kernel = given.device.compile(kernels.get("sampling.bitmask"), {"dtype": given.dtype.name})
         kernel.launch((-(-given.width // (32 * _THREADS)) * count,), (_THREADS,),
-                      (given.array, mask, row_indices, given.pitch, mask_pitch, given.width, fill))
+                      (given.array, mask, row_indices, given.pitch, mask_pitch, given.width, given.count, fill))
     return given.array
 
 
