@@ -47,7 +47,8 @@ def apply_bitmask(logits: Any, bitmask: Any, *, row_indices: Any = None,
     if count and given.count:
         kernel = given.device.compile(kernels.get("sampling.bitmask"), {"dtype": given.dtype.name})
         kernel.launch((-(-given.width // (32 * _THREADS)) * count,), (_THREADS,),
-                      (given.array, mask, row_indices, given.pitch, mask_pitch, given.width, given.count, fill))
+                      (given.array, mask, row_indices, given.pitch, mask_pitch, given.width,
+                       given.count, fill))
     return given.array
 
 
