@@ -93,6 +93,7 @@ def _study(device: str, quick: bool, budget: float, out: Path | None, resume: bo
         terminal.warn("emulated GPU: instructions, sectors and bytes are counted; there is no "
                       "clock, and what needs one stays unanswered")
     facts = _facts(target)
+    _require_match(store.rows, facts, out)
     if out is not None:  # before the rows: whatever ends the run, they can be reported on
         _write(out / _FACTS, json.dumps(facts, indent=1) + "\n")
     if not _run(cases, target, store, budget):
@@ -149,8 +150,17 @@ def _report_only(out: Path | None) -> int:
         facts = json.loads((out / _FACTS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise ArgumentError(f"--out {out}: {_FACTS} cannot be read: {problem}") from problem
+    _require_match(rows, facts, out)
     _report(rows, facts, out)
     return OK
+
+
+def _require_match(rows: Sequence[Any], facts: Any, out: Path | None) -> None:
+    """Refuse rows of one device with facts of another."""
+    from gpukit.study.facts import mismatch
+
+    if reason := mismatch(rows, facts):
+        raise ArgumentError(f"--out {out}: {reason}")
 
 
 def _report(rows: Sequence[Any], facts: dict[str, Any], out: Path | None) -> None:

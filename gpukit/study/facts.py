@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpukit import kernels
 from gpukit.errors import CompileError, MissingDependencyError
-from gpukit.study.design import FULL, sm_counts
+from gpukit.study.design import FAMILY, FULL, sm_counts
 from gpukit.study.turns import PUBLISHED_ARCH, count_turns
 
 if TYPE_CHECKING:
-    from gpukit.bench.model import Target
+    from gpukit.bench.model import Row, Target
 
 _HELD = 200_000  # clock cycles: a tenth of a millisecond
+_OF_DEVICE = ("name", "arch", "sm_count", "threads_per_sm", "l2_bytes", "memory_bytes")
 
 
 def gather(target: Target) -> dict[str, Any]:
@@ -31,10 +33,22 @@ def turns(archs: tuple[str, ...]) -> dict[str, Any]:
     return {"turns": [turn.to_dict() for turn in counted], "turns_note": ""}
 
 
+def mismatch(rows: Sequence[Row], facts: Any) -> str:
+    """Why rows and facts that were read from files make no report together; empty if they do."""
+    device = facts.get("device") if isinstance(facts, dict) else None
+    if not isinstance(device, dict) or not {"timed", *_OF_DEVICE} <= set(device):
+        return "the facts describe no device"
+    if others := sorted({row.family for row in rows} - {FAMILY}):
+        return f"rows of {', '.join(others)}, not of a study"
+    names = {row.device for row in rows}
+    strangers = (names - {device["name"]} if device["timed"]
+                 else {name for name in names if not name.startswith("emu:")})
+    return f"rows of {', '.join(sorted(strangers))}, facts of {device['name']}" if strangers else ""
+
+
 def _device(target: Target) -> dict[str, Any]:
     properties = target.device.properties
-    names = ("name", "arch", "sm_count", "threads_per_sm", "l2_bytes", "memory_bytes")
-    return {"timed": target.timed, **{name: getattr(properties, name) for name in names}}
+    return {"timed": target.timed, **{name: getattr(properties, name) for name in _OF_DEVICE}}
 
 
 def _placement(target: Target) -> dict[str, int]:

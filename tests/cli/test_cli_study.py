@@ -43,6 +43,16 @@ def test_a_report_is_made_again_from_what_lies_there(gpukit, tmp_path):
     assert "Not answered: the rows for it were not measured." in text
 
 
+def test_a_folder_of_another_device_is_not_continued(gpukit, tmp_path):
+    assert gpukit(*STUDY, "--device", "emu:h100", "--out", "a").code == 0
+    rows, facts = tmp_path / "a" / "rows.json", tmp_path / "a" / "facts.json"
+    rows.write_text(rows.read_text().replace('"device": "emu:h100"', '"device": "Some GPU"'))
+    before = facts.read_text()
+    done = gpukit(*STUDY, "--device", "emu:h100", "--out", "a", "--resume")
+    assert done.code == 2 and "rows of Some GPU, facts of emulated H100" in done.err
+    assert facts.read_text() == before
+
+
 def test_instructions_are_counted_for_any_target(gpukit):
     pytest.importorskip("gpukit.study.sass").disassembler()
     done = gpukit(*STUDY, "--sass-only", "--arch", "sm_80", "--listing")

@@ -14,6 +14,7 @@ from gpukit.ops.launch import Decision
 from gpukit.study import design
 from gpukit.study.answers import defaults, grids, indices, l2, others, peak, sms, widths
 from gpukit.study.evidence import Evidence
+from gpukit.study.facts import mismatch
 from gpukit.study.report import QUESTIONS, report
 from gpukit.study.table import SLOWER
 
@@ -230,3 +231,15 @@ def test_rows_that_were_not_timed_or_are_wrong_do_not_count() -> None:
 def _with(row: Row, status: str) -> Row:
     row.status = status
     return row
+
+
+def test_rows_are_reported_on_with_facts_of_their_own_device_only() -> None:
+    mine = facts()
+    assert mismatch(EVEN.rows, mine) == "" == mismatch([], mine)
+    emulated = {**mine, "device": {**mine["device"], "timed": False, "name": "emulated H100"}}
+    assert mismatch(EVEN.rows, emulated) == "rows of Test GPU, facts of emulated H100"
+    other = {**mine, "device": {**mine["device"], "name": "Other GPU"}}
+    assert mismatch(EVEN.rows, other) == "rows of Test GPU, facts of Other GPU"
+    foreign = Row.of(Case("matmul", "matmul.k1", "bf16", {"m": 1}), GPU.name, GPU.arch, "")
+    assert mismatch([foreign], mine) == "rows of matmul, not of a study"
+    assert all(mismatch([], broken) for broken in ({}, [], None, {"device": {"timed": True}}))
