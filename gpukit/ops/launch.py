@@ -154,15 +154,12 @@ def wave_bytes(properties: Properties) -> int:
 def rule(nbytes: int, properties: Properties) -> Rule:
     """Block and unroll for an array of so many bytes, by how many waves it takes.
 
-    Arrays of a few waves are over as soon as they are under way: fewer CTAs with more loads in
-    flight each win there. Below half a wave there are not even enough vectors for that; above,
-    plain one-vector threads win, in small CTAs that retire and start more evenly.
-    `gpukit study elementwise` measures how far this is from the best.
+    Small CTAs of one-vector threads retire and start most evenly. The exception is an array of
+    nearly two waves, whose second wave would wait for the slowest of the first: two vectors per
+    thread make it one wave. `gpukit study elementwise` measures how far this is from the best.
     """
     waves = nbytes / wave_bytes(properties)
-    if 0.5 < waves <= 8:
-        return Rule(256, 4)
-    return Rule(256, 1) if waves <= 0.5 else Rule(128, 1)
+    return Rule(128, 2 if 1.5 < waves <= 2 else 1)
 
 
 def _grid(n: int, per_cta: int, block: int, launch: Launch, properties: Properties) -> int:
