@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake_device import FakeDevice
 
 from gpukit.errors import ArgumentError, UnsupportedError
-from gpukit.ops.launch import Launch, Plan, plan
+from gpukit.ops.launch import Launch, Plan, plan, rule, wave_bytes
 
 MAX_GRID = 2**31 - 1
 
@@ -117,3 +118,13 @@ def test_defaults_are_accepted_at_every_size(n: int, element: str) -> None:
     chosen = decide(n, op="copy" if element == "u8" else "exp", element=element)
     assert chosen.block[0] in (32, 64, 128, 256, 512, 1024)
     assert chosen.grid[0] * chosen.block[0] * chosen.vec * chosen.unroll >= n
+
+
+@pytest.mark.parametrize(("waves", "unroll"), [
+    (0.2, 1), (1.0, 1), (1.5, 1), (1.6, 2), (2.0, 2), (2.1, 1), (4.0, 1), (500.0, 1)])
+@pytest.mark.parametrize("sm_count", [58, 132])
+def test_two_vectors_per_thread_where_that_makes_one_wave_of_two(sm_count: int, waves: float,
+                                                                 unroll: int) -> None:
+    properties = replace(FakeDevice().properties, sm_count=sm_count)
+    picked = rule(round(waves * wave_bytes(properties)), properties)
+    assert (picked.block, picked.unroll) == (128, unroll)
