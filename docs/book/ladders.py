@@ -17,6 +17,7 @@ from typing import Any
 from book.numbers import MissingNumberError
 from gpukit import kernels
 from gpukit.bench import embed
+from gpukit.bench.ladder import rung
 from gpukit.kernels import KernelSpec
 
 _HEADER = re.compile(r"\A((?://.*\n)+)")
@@ -25,11 +26,16 @@ _TITLE = re.compile(r"\A(.*?)[.:;,]?\s*\n")
 
 @dataclass(frozen=True)
 class Numbers:
-    """Where the figures of a ladder's kernels are, which rows, and which columns to show."""
+    """Where the figures of a ladder's kernels are, which rows, and which columns to show.
+
+    Attributes:
+        but: kernels that have none there.
+    """
 
     caption: str
     results: str
     words: str
+    but: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,10 @@ LADDERS = (
            (Numbers("Measured on an H200", "results/h200/matmul_sm80.json", _TIMED),)),
     Ladder("Attention", "attention/sm90",
            ("attention.k1_scores", "attention.k2", *(f"attention.sm90.k{i}" for i in range(3, 6))),
-           ()),
+           (Numbers("Measured on an H200, 16 heads of 128 columns, bf16, 16384 tokens",
+                    "results/h200/attention_ladder.json",
+                    "kernel s mask time_us TFLOPS gain xcudnn xflash xfa3",
+                    but=("attention.k1_scores",)),)),
     Ladder("Attention on Blackwell", "attention/sm100",
            ("attention.k2", "attention.sm100.k3", "attention.sm100.k4"), ()),
     Ladder("Decoding", "attention/decode", ("attention.decode.d6", "attention.decode.d7"), ()),
@@ -123,7 +132,8 @@ def _page(root: Path, ladder: Ladder, specs: Sequence[KernelSpec]) -> str:
 
 def _tables(root: Path, ladder: Ladder, specs: Sequence[KernelSpec]) -> list[str]:
     return [line for numbers in ladder.numbers
-            for line in (f"{numbers.caption}:", "", *_rows(root, numbers, specs), "")]
+            if (measured := [spec for spec in specs if spec.name not in numbers.but])
+            for line in (f"{numbers.caption}:", "", *_rows(root, numbers, measured), "")]
 
 
 def _header(source: Path) -> tuple[str, str]:
@@ -150,12 +160,14 @@ def _rows(root: Path, numbers: Numbers, specs: Sequence[KernelSpec]) -> list[str
         MissingNumberError: a kernel has no row there.
     """
     records = json.loads((root / numbers.results).read_text(encoding="utf-8"))["rows"]
-    names = {spec.name for spec in specs}
+    names = {rung(spec.name) or spec.name: spec.name for spec in specs}
     chosen = [record for record in records if _kernel(record) in names]
-    if missing := names - {_kernel(record) for record in chosen}:
+    if missing := {names[name] for name in names.keys() - set(map(_kernel, chosen))}:
         raise MissingNumberError(f"{numbers.results}: no row of {', '.join(sorted(missing))}")
     return embed.table(chosen, numbers.words.split())
 
 
-def _kernel(record: dict[str, Any]) -> str:
-    return str(record["launch"].get("kernel", record["kernel"]))
+def _kernel(record: dict[str, Any]) -> tuple[str, int] | str:
+    """The rung of a record's kernel, or its name; families call rungs by number alone."""
+    name = str(record["launch"].get("kernel", record["kernel"]))
+    return rung(name) or name
