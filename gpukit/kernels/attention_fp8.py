@@ -69,7 +69,8 @@ K6 = KernelSpec(
     shared_bytes=_shared,
     variants=(
         {}, {"mask": "causal", "dtype": "f16"}, {"mask": "window"},
-        {"d": 64, "dv": 64, "n": 128, "stages": 4}, {"d": 256, "dv": 256, "n": 128, "wgs": 2, "stages": 2},
+        {"d": 64, "dv": 64, "n": 128, "stages": 4},
+        {"d": 256, "dv": 256, "n": 128, "wgs": 2, "stages": 2},
         {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},
     ),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",
