@@ -54,7 +54,8 @@ class AttentionFamily:
         """Kernel, lengths, heads, mask, dtype."""
         return (
             Axis("kernel", (AUTO,), Choices((AUTO, *KERNELS, *KERNELS_8)),
-                 "auto (what gpukit.attention chooses) or rungs of the ladder", metavar="KERNEL[,...]", emulated=("k2",)),
+                 "auto (what gpukit.attention chooses) or rungs of the ladder",
+                 metavar="KERNEL[,...]", emulated=("k2",)),
             Axis("length", (512, 1024, 2048, 4096, 8192, 16384), Integers(1), "tokens of a "
                  "sequence, of queries and of keys", emulated=(96,)),
             Axis("tokens", (16384,), Integers(1), "of all sequences; at least one is run",
