@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,9 +11,8 @@ from gpukit.devices.tensor_map import TensorMap
 from gpukit.errors import UnsupportedError
 from gpukit.kernels import attention_sm100 as specs
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import forward, pieces, tiles
+from gpukit.ops.attention import copies, pieces, tiles
 from gpukit.ops.attention.problem import Problem
-from gpukit.ops.attention.tiles import Tile
 
 _N = 128  # keys per step
 _SHARED = 227 << 10  # bytes, of a CTA
@@ -84,7 +82,7 @@ def launch_k3(problem: Problem) -> None:
         "dtype": p.dtype, "d": p.d, "dv": p.dv, "mask": p.mask.policy})
     grid = -(-p.queries // specs.ROWS), p.heads, p.batch
     compiled.launch(grid, (specs.K3_THREADS,), (
-        *forward.maps(p, forward.Config(Tile(_N, 2, 1))), *pieces.results(p), p.queries, p.keys,
+        *copies.maps(p, 1, _N), *pieces.results(p), p.queries, p.keys,
         p.heads // p.kv_heads, *pieces.visible(p)))
 
 
@@ -106,9 +104,8 @@ def launch(problem: Problem, config: Config | None = None) -> None:
     compiled = p.device.compile(kernels.get("attention.sm100.k4"), tunables(p, c))
     m_tiles = -(-p.queries * c.group // (specs.TILES * specs.ROWS))
     heads = p.heads // c.group
-    hopper = forward.Config(Tile(c.n, 2 * specs.TILES, c.stages), c.group)
     compiled.launch((m_tiles * heads * p.batch,), (specs.THREADS,), (
-        *forward.maps(p, hopper), _out_map(p, c), *pieces.results(p)[4:], p.queries, p.keys,
+        *copies.maps(p, c.group, c.n), _out_map(p, c), *pieces.results(p)[4:], p.queries, p.keys,
         m_tiles, heads, p.batch, c.section, c.group, heads // p.kv_heads, *pieces.visible(p),
         *pieces.terms(p), *_lengths(p, c.n)))
 
@@ -122,13 +119,9 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
 
 
 def _lengths(problem: Problem, n: int) -> tuple[Any, ...]:
-    lengths, page, box = problem.lengths, 0, n
-    if lengths.policy == "paged":
-        page = problem.k.shape[1]
-        box = math.gcd(page, n)
-    entries = 0 if lengths.table is None else lengths.table.shape[1]
+    lengths = problem.lengths
     return (lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
-            lengths.table, entries, page, box)
+            lengths.table, *copies.pages(problem, n))
 
 
 def _out_map(problem: Problem, config: Config) -> Any:
@@ -136,7 +129,7 @@ def _out_map(problem: Problem, config: Config) -> Any:
     coordinates; see `attention/sm90/keys.cuh`."""
     out, group, rows = problem.out, config.group, specs.PIECE_ROWS
     batch, queries, heads, columns = out.shape
-    row, head, sequence = _pitches(out)
+    row, head, sequence = copies.pitches(out)
     if problem.lengths.policy == "dense":
         return problem.device.tensor_map(out, TensorMap(
             problem.dtype, (columns, group, queries, heads // group, batch),
@@ -145,12 +138,3 @@ def _out_map(problem: Problem, config: Config) -> Any:
     return problem.device.tensor_map(out, TensorMap(
         problem.dtype, (columns, rows, queries + rows, heads, batch),
         (row, row, head, sequence), (specs.PIECE_COLUMNS, rows, 1, 1, 1), swizzle=64), -rows * row)
-
-
-def _pitches(out: Any) -> tuple[int, int, int]:
-    """Bytes from row to row, head to head and sequence to sequence; what a dimension of one element
-    has for a stride means nothing."""
-    fill = out.shape[3] * out.dtype.itemsize
-    sequence, row, head = (step if size > 1 else fill for size, step in
-                           zip(out.shape[:3], out.strides[:3], strict=True))
-    return row, head, sequence

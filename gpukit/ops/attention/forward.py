@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpukit import dtypes, kernels
-from gpukit.devices.tensor_map import TensorMap
-from gpukit.kernels.attention import ROW, ROWS
+from gpukit import kernels
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import pieces, tiles
+from gpukit.ops.attention import copies, pieces, tiles
 from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.tiles import Tile
@@ -62,13 +59,6 @@ def single(problem: Problem) -> Config:
                                problem.queries))
 
 
-def maps(problem: Problem, config: Config) -> tuple[Any, ...]:
-    """Tensor maps of q, k and v."""
-    requested = requests(problem, config.group, _box(problem, config))
-    return tuple(problem.device.tensor_map(array, *request) for array, request in zip(
-        (problem.q, problem.k, problem.v), requested, strict=True))
-
-
 def launch(problem: Problem, config: Config | None = None) -> None:
     """Enqueue the kernel that fills out and lse."""
     bind(problem, config)(*map(problem.device.pointer, arrays(problem)))
@@ -90,12 +80,14 @@ def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
                    c.workers or device.properties.sm_count // c.ctas)
     enqueue = device.compile(kernels.get("attention.sm90.k5"), tunables(p, c)).bind(
         (clusters * c.ctas,), ((c.tile.wgs + 1) * 128,))
-    map_q, map_k, map_v = (bound(device, *request) for request in requests(p, c.group, _box(p, c)))
+    shared = c.tile.n // c.ctas
+    map_q, map_k, map_v = (bound(device, *request) for request in
+                           copies.requests(p, c.group, shared))
     _, *out_steps, _, lse_token, lse_head, lse_batch = pieces.results(p)
     _, cap, _, slopes_step, _, *bias_steps, _, r0, r1, r2, extent = pieces.terms(p)
     sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
              c.group, heads // p.kv_heads, *pieces.visible(p))
-    pages, none = _pages(p, c), device.pointer(None)
+    pages, none = copies.pages(p, shared), device.pointer(None)
 
     def call(q: Any, k: Any, v: Any, out: Any, lse: Any, sinks: Any, slopes: Any, bias: Any,
              relative: Any, *lengths: Any) -> None:
@@ -114,67 +106,3 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
             "wgs": tile.wgs, "stages": tile.stages, "mask": problem.mask.policy,
             "keys": problem.lengths.policy, "terms": problem.terms.bits, "ctas": config.ctas,
             "turns": int(config.turns)}
-
-
-def _pages(problem: Problem, config: Config) -> tuple[int, int, int]:
-    """Entries of the table per sequence, and keys of a page and of a copy."""
-    table = problem.lengths.table
-    if table is None:
-        return 0, 0, _box(problem, config)
-    return table.shape[1], problem.k.shape[1], _box(problem, config)
-
-
-def _box(problem: Problem, config: Config) -> int:
-    """Rows of keys that one copy moves."""
-    part = config.tile.n // config.ctas
-    return math.gcd(problem.k.shape[1], part) if problem.lengths.policy == "paged" else part
-
-
-def requests(problem: Problem, group: int, box: int) -> tuple[tuple[TensorMap, int], ...]:
-    """What tensor maps of q, k and v are asked for, and how far from an array they start.
-
-    Args:
-        group: heads of q that share a tile.
-        box: rows of keys that one copy moves.
-    """
-    return (_query_map(problem, group), _key_map(problem, problem.k, box),
-            _key_map(problem, problem.v, box))
-
-
-def _element(array: Any) -> tuple[str, int]:
-    """What tensor maps call the elements, and how many a row of a slab has."""
-    found = dtypes.of(array.dtype)
-    return found.name if found else "u8", ROW // int(array.dtype.itemsize)
-
-
-def _query_map(problem: Problem, group: int) -> tuple[TensorMap, int]:
-    """[batch, heads / group, queries, group, d]; a box is a warpgroup's rows of a slab."""
-    q, (element, slab) = problem.q, _element(problem.q)
-    batch, queries, heads, d = q.shape
-    row, head, sequence = _pitches(q)
-    return TensorMap(
-        element, (d, group, queries, heads // group, batch),
-        (head, row, head * group, sequence), (slab, group, ROWS // group, 1, 1)), 0
-
-
-def _key_map(problem: Problem, array: Any, box: int) -> tuple[TensorMap, int]:
-    """k or v; see `attention/sm90/keys.cuh`."""
-    element, slab = _element(array)
-    batch, keys, heads, columns = array.shape
-    row, head, sequence = _pitches(array)
-    if problem.lengths.policy == "dense":
-        return TensorMap(
-            element, (columns, keys, heads, batch, 1), (row, head, sequence, sequence),
-            (slab, box, 1, 1, 1)), 0
-    return TensorMap(
-        element, (columns, box, keys + box, heads, batch), (row, row, head, sequence),
-        (slab, box, 1, 1, 1)), -box * row
-
-
-def _pitches(array: Any) -> tuple[int, int, int]:
-    """Bytes from row to row, head to head and sequence to sequence of [batch, rows, heads, d];
-    what a dimension of one element has for a stride means nothing."""
-    fill = -(-array.shape[3] * array.dtype.itemsize // 16) * 16
-    sequence, row, head = (step if size > 1 else fill for size, step in
-                           zip(array.shape[:3], array.strides[:3], strict=True))
-    return row, head, sequence

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from gpukit import dtypes, kernels
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import forward, pieces, tiles
+from gpukit.ops.attention import copies, pieces, tiles
 from gpukit.ops.attention.counter import counter
 from gpukit.ops.attention.problem import Problem, steps
 from gpukit.ops.attention.tiles import Tile
@@ -73,12 +72,12 @@ def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
     enqueue = device.compile(kernels.get("attention.sm90.k6"), tunables(p, c)).bind(
         (workers,), ((c.tile.wgs + 1) * 128,))
     map_q, map_k, map_v = (bound(device, *request) for request in
-                           forward.requests(p, c.group, _box(p, c)))
+                           copies.requests(p, c.group, c.tile.n))
     _, *out_steps, _, lse_token, lse_head, lse_batch = pieces.results(p)
     sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
              c.group, heads // p.kv_heads, p.terms.scale * p.scales.scores, *pieces.visible(p)[1:])
     of_q, of_k, of_v = (_steps(x) for x in (p.scales.q, p.scales.k, p.scales.v))
-    pages, none = _pages(p, c), device.pointer(None)
+    pages, none = copies.pages(p, c.tile.n), device.pointer(None)
     share = 1 if p.scales.q is None else max(p.heads // p.scales.q.shape[1], 1)
 
     def call(q: Any, k: Any, v: Any, out: Any, lse: Any, sinks: Any, q_scale: Any, k_scale: Any,
@@ -106,17 +105,3 @@ def _steps(array: Any) -> tuple[int, int]:
     sequence, head = (0 if size == 1 else step
                       for size, step in zip(array.shape, steps(array, 0, 1), strict=True))
     return sequence, head
-
-
-def _pages(problem: Problem, config: Config) -> tuple[int, int, int]:
-    """Entries of the table per sequence, and keys of a page and of a copy."""
-    table = problem.lengths.table
-    if table is None:
-        return 0, 0, _box(problem, config)
-    return table.shape[1], problem.k.shape[1], _box(problem, config)
-
-
-def _box(problem: Problem, config: Config) -> int:
-    """Rows of keys that one copy moves."""
-    n = config.tile.n
-    return math.gcd(problem.k.shape[1], n) if problem.lengths.policy == "paged" else n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpukit.kernels.spec import KernelSpec
-from gpukit.ops.attention import forward, pieces
+from gpukit.ops.attention import copies, forward, pieces
 from gpukit.ops.attention.problem import Problem
 
 
@@ -21,5 +21,5 @@ def launch(spec: KernelSpec, problem: Problem) -> None:
         "stages": tile.stages, "mask": problem.mask.policy})
     grid = -(-problem.queries // tile.rows), problem.heads, problem.batch
     compiled.launch(grid, ((tile.wgs + 1) * 128,), (
-        *forward.maps(problem, config), *pieces.results(problem), problem.queries, problem.keys,
+        *copies.maps(problem, 1, tile.n), *pieces.results(problem), problem.queries, problem.keys,
         problem.heads // problem.kv_heads, *pieces.visible(problem)))
