@@ -424,3 +424,29 @@ def test_shared_addresses_are_cut_to_32_bits():
     y = np.zeros(64, "i4")
     emulator.run(source, 1, 64, [y])
     assert (y == 70 - np.arange(64)).all()
+
+
+def test_equal_bytes_of_short_and_long_addresses_are_two_patterns():
+    """Distances of two warps' short addresses have the bytes of those of one warp's long ones."""
+    source = """
+    extern "C" __global__ void both(int* out) {
+        __shared__ int s[64];
+        const int t = threadIdx.x;
+        s[t] = 100 + t;
+        __syncthreads();
+        const unsigned base = __cvta_generic_to_shared(s);
+        int one, other;
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(one) : "r"(base + (t & 1 ? 0 : t / 2 * 4)));
+        out[t] = one;
+        if (t < 32) {
+            asm volatile("bar.sync 1, 32;" ::: "memory");  // warps go apart
+            asm volatile("ld.u32 %0, [%1];" : "=r"(other) : "l"(s + t));
+            out[64 + t] = other;
+        }
+    }
+    """
+    out = np.full(96, -1, np.int32)
+    run_cuda(source, 1, 64, (out,))
+    lane = np.arange(64)
+    np.testing.assert_array_equal(out[:64], np.where(lane % 2, 100, 100 + lane // 2))
+    np.testing.assert_array_equal(out[64:], 100 + lane[:32])
