@@ -68,7 +68,7 @@ K6 = KernelSpec(
                  "counter")),
     shared_bytes=_shared,
     variants=(
-        {}, {"mask": "causal", "dtype": "f16"}, {"mask": "window"},
+        {}, {"mask": "causal", "dtype": "f16"}, {"mask": "window", "n": 128, "wgs": 2},
         {"d": 64, "dv": 64, "n": 128, "stages": 4},
         {"d": 256, "dv": 256, "n": 128, "wgs": 2, "stages": 2},
         {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},

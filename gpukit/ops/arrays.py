@@ -74,8 +74,8 @@ def check_elements(function: str, name: str, array: Any, device: Device) -> None
 
 def check_distinct(function: str, name: str, array: Any) -> None:
     """No two elements of an array that is written share memory, as those of a broadcast one do."""
-    if any(size > 1 and not stride for size, stride in
-           zip(array.shape, array.strides, strict=True)):
+    if array.size and any(size > 1 and not stride for size, stride in
+                          zip(array.shape, array.strides, strict=True)):
         raise ArgumentError(f"{function}: {name} has strides {array.strides} bytes, so that "
                             "elements share memory; accepted: each in a place of its own")
 

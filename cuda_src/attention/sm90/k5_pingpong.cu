@@ -315,11 +315,12 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
     if constexpr (CTAS > 1) cluster::meet();
     else __syncthreads();
 
+    constexpr bool LONG = TERMS != 0 && DV <= 128;  // long arithmetic between products
     if (warp::group() == 0) {
-        if constexpr (WGS > 1) warp::give_registers<WGS == 2 ? 40 : 32>();
+        if constexpr (WGS > 1) warp::give_registers<WGS == 3 ? 32 : LONG ? 24 : 40>();
         produce<S, MASK, KEYS, CTAS>(shared, {map_q, map_k, map_v}, call);
     } else {
-        if constexpr (WGS > 1) warp::take_registers<WGS == 2 ? 232 : 160>();
+        if constexpr (WGS > 1) warp::take_registers<WGS == 3 ? 160 : LONG ? 240 : 232>();
         const Terms<T> terms{scale, softcap, slopes, slopes_batch, bias, bias_batch, bias_head,
                              bias_query, bias_key, relative, relative_batch, relative_query,
                              relative_head, extent};

@@ -32,7 +32,7 @@ class Config:
 def configure(problem: Problem) -> Config:
     """What a problem gets unless told otherwise."""
     p, share = problem, problem.heads // problem.kv_heads
-    tile = choose(max(p.d, p.dv), p.queries)
+    tile = choose(max(p.d, p.dv), p.queries, p.mask.policy)
     group = tiles.packing(p.queries, share, tile.rows)
     if p.mask.policy == "full" and p.lengths.policy == "dense":
         return Config(tile, group)
@@ -40,15 +40,15 @@ def configure(problem: Problem) -> Config:
     return Config(tile, group, section=section, dynamic=True)
 
 
-def choose(columns: int, queries: int) -> Tile:
+def choose(columns: int, queries: int, mask: str) -> Tile:
     """The tile for heads of so many columns: keys that registers hold scores of beside the sums; a
-    stage is held until exponentials are known to be right, so there are many if there is room. A
-    third warpgroup's rows are wasted on short sequences."""
+    stage is held until exponentials are known to be right, so there are many if there is room.
+    A third warpgroup's rows are wasted on short sequences, and leave windows too few registers."""
     if columns <= 64:
         return Tile(128, 3, 4)
     if columns > 128:
         return Tile(128, 2, 2)
-    return Tile(96, 3, 3) if queries > _SHORT else Tile(128, 2, 3)
+    return Tile(96, 3, 3) if queries > _SHORT and mask != "window" else Tile(128, 2, 3)
 
 
 def launch(problem: Problem, config: Config | None = None) -> None:
