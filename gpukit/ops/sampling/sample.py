@@ -70,21 +70,23 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
             return done
     else:
         quick = None
+    return _checked(logits, (temperature, top_k, top_p, min_p, seed, position), joint, bitmask,
+                    penalties, (out, status, distribution), tunables, quick)
+
+
+def _checked(logits: Any, values: tuple[Any, ...], joint: bool, bitmask: Any,
+             penalties: Penalties | None, outputs: tuple[Any, Any, Any],
+             tunables: Mapping[str, Value] | None, quick: _Quick | None) -> Any:
+    """`sample` of arguments not seen before; `values` in the order of `_SETTINGS`."""
     given = rows.adopt("sample", "logits", logits)
     if penalties is not None and given.width > choose.MOST_RESIDENT:
         given, penalties = _penalized(given, penalties), None
-    settings = dict(zip([name for name, _ in _SETTINGS],
-                        (temperature, top_k, top_p, min_p, seed, position), strict=True))
+    settings = dict(zip([name for name, _ in _SETTINGS], values, strict=True))
     pointers, numbers = _settings(settings, given)
     mask, mask_pitch = inputs.bitmask("sample", bitmask, given, given.count)
     lists, strengths, strength0 = inputs.penalties("sample", penalties, given)
-    device, b = given.device, given.count
-    out = rows.output("sample", "out", out, (b,), "int64", device)
-    if status is not None:
-        status = rows.output("sample", "status", status, (b,), "uint8", device)
-    if distribution is not None:
-        distribution = rows.output("sample", "distribution", distribution, (b, given.width),
-                                   "float32", device)
+    b, top_k = given.count, settings["top_k"]
+    out, status, distribution = _outputs(given, *outputs)
     if b and streams(penalties, tunables):
         _stream(given, dict(tunables or {}), top_k, (*pointers, mask, out, status, distribution), (
             given.pitch, mask_pitch, given.width, given.width, int(joint), *numbers[:4]),
@@ -95,6 +97,18 @@ def sample(logits: Any, *, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 
             out, status, distribution, given.pitch, mask_pitch, given.width, given.width,
             int(joint)), (*numbers, *strength0))
     return out
+
+
+def _outputs(given: rows.Rows, out: Any, status: Any, distribution: Any) -> tuple[Any, Any, Any]:
+    """The tokens, made unless given, and what else is to be written."""
+    device, b = given.device, given.count
+    out = rows.output("sample", "out", out, (b,), "int64", device)
+    if status is not None:
+        status = rows.output("sample", "status", status, (b,), "uint8", device)
+    if distribution is not None:
+        distribution = rows.output("sample", "distribution", distribution, (b, given.width),
+                                   "float32", device)
+    return out, status, distribution
 
 
 def streams(penalties: Penalties | None, tunables: Mapping[str, Value] | None) -> bool:
