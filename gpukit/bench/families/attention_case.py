@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 import gpukit
-from gpukit.bench.families import attention_peers, attention_peers8, buffers, matmul_types
+from gpukit.bench.families import (
+    attention_peers,
+    attention_peers8,
+    attention_window,
+    buffers,
+    matmul_types,
+)
 from gpukit.bench.families.attention_peers import Problem
 from gpukit.bench.families.buffers import Launch
 from gpukit.bench.families.matmul_types import KINDS
@@ -47,7 +53,8 @@ class PreparedAttention:
         self.work = Work(case.kernel, self._ours(), slots)
         if peers:
             self.work.launch(0)  # what ours refuses needs no peers
-        makers = {name: partial(self._peer, name) for name in peers}
+        probes = self._probes() if peers else []
+        makers = {name: partial(self._peer, name, probes) for name in peers}
         self.peers, self.notes = buffers.peer_works(makers, slots, device)
 
     def _ours(self) -> Launch:
@@ -68,12 +75,23 @@ class PreparedAttention:
 
         return launch
 
-    def _peer(self, name: str) -> Launch:
+    def _probes(self) -> list[tuple[Any, ...]]:
+        """Further inputs of peers, which show how wide their sliding window is."""
+        if not self.rules.window:
+            return []
+        return [attention_window.probe(self.inputs[0], self.kind.stored, self.rules.window,
+                                       self.device)]
+
+    def _peer(self, name: str, probes: list[tuple[Any, ...]]) -> Launch:
         """The peer's launch, once its result has been found right."""
         peers = attention_peers8.PEERS if self.kind.eight_bit else attention_peers.PEERS
         if name not in peers:
             raise UnsupportedError(f"it does not take {self.kind.name}")
-        launch, result = peers[name](Problem(self.rules, self.inputs))
+        launch, result = peers[name](Problem(self.rules, [*self.inputs, *probes]))
+        if probes:
+            launch(len(self.inputs))
+            out = self._host(result()[:, :, 0, 0], self.dtype)
+            attention_window.require_width(np.asarray(out, np.float64), self.rules.window)
         launch(0)
         got = [self._picked(result(), place) for place in self._places]
         coarse = attention_peers8.COARSE.get(name, 0) if self.kind.eight_bit else 0

@@ -1,6 +1,7 @@
 """What attention is compared with, on the same q, k and v; each allocates its own output.
 
-cudnn, flash: torch's scaled_dot_product_attention, that backend alone (flash: FlashAttention-2).
+cudnn, flash: torch's scaled_dot_product_attention, that backend alone (flash: FlashAttention-2);
+              sliding windows by cuDNN through nvidia-cudnn-frontend.
 fa3:          FlashAttention-3, from whichever package has it.
 flex:         torch's flex_attention, compiled: the stock way to a sliding window.
 """
@@ -9,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from gpukit.bench.families import attention_cudnn
 from gpukit.bench.families.buffers import Launch, as_torch, torch_stream
 from gpukit.errors import UnsupportedError
 from gpukit.reference.attention import Rules
@@ -31,24 +36,39 @@ class Problem:
 Made = tuple[Launch, Callable[[], Any]]
 
 
-def _on_torch(problem: Problem, call: Call) -> Made:
-    """`call` on [batch, seq, heads, columns] tensors, on CuPy's stream."""
-    tensors = [tuple(map(as_torch, three)) for three in problem.inputs]
-    dtype = problem.inputs[0][0].dtype
+def made(problem: Problem, make: Callable[[Any, Any, Any], Callable[[], Any]],
+         read: Callable[[Any], Any], kind: np.dtype[Any] | None = None) -> Made:
+    """On CuPy's stream: `make` gives a launch for the tensors of a buffer set, `read` makes a CuPy
+    array of what it returns. `kind` is what operands are, if their arrays do not say."""
+    with torch_stream():
+        launches = [make(*(as_torch(x, kind) for x in three)) for three in problem.inputs]
     last: list[Any] = [None]
 
     def launch(slot: int) -> None:
         with torch_stream():
-            last[0] = call(*tensors[slot])
+            last[0] = launches[slot]()
 
     def result() -> Any:
+        with torch_stream():
+            return read(last[0])
+
+    return launch, result
+
+
+def _of_16_bits(problem: Problem, make: Callable[[Any, Any, Any], Callable[[], Any]]) -> Made:
+    def read(out: Any) -> Any:
         import cupy
         import torch
 
-        with torch_stream():
-            return cupy.from_dlpack(last[0].contiguous().view(torch.int16)).view(dtype)
+        return cupy.from_dlpack(out.contiguous().view(torch.int16)).view(dtype)
 
-    return launch, result
+    dtype = problem.inputs[0][0].dtype
+    return made(problem, make, read)
+
+
+def _on_torch(problem: Problem, call: Call) -> Made:
+    """`call` on [batch, seq, heads, columns] tensors."""
+    return _of_16_bits(problem, lambda *three: partial(call, *three))
 
 
 def _sdpa(backend: str, problem: Problem) -> Made:
@@ -72,6 +92,9 @@ def _sdpa(backend: str, problem: Problem) -> Made:
 
 
 def _cudnn(problem: Problem) -> Made:
+    window = problem.rules.window
+    if window:
+        return _of_16_bits(problem, lambda q, k, v: attention_cudnn.windowed(q, k, v, window))
     return _sdpa("CUDNN_ATTENTION", problem)
 
 

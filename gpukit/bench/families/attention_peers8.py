@@ -10,10 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gpukit import dtypes
-from gpukit.bench.families import attention_peer_cudnn8
-from gpukit.bench.families.attention_peers import Made, Problem, fa3_function
-from gpukit.bench.families.buffers import as_torch, torch_stream
-from gpukit.errors import UnsupportedError
+from gpukit.bench.families import attention_cudnn
+from gpukit.bench.families.attention_peers import Made, Problem, fa3_function, made
 
 #: Peers whose output is rounded to e4m3, and what it is multiplied with before.
 COARSE = {"cudnn": 16.0}
@@ -21,33 +19,20 @@ COARSE = {"cudnn": 16.0}
 
 def _made(problem: Problem, make: Callable[[Any, Any, Any], Callable[[], Any]],
           factor: float = 1.0) -> Made:
-    """`make` gives a launch for the tensors of a buffer set, on CuPy's stream."""
-    kind = dtypes.parse("e4m3").value_dtype
-    with torch_stream():
-        launches = [make(*(as_torch(x, kind) for x in three)) for three in problem.inputs]
-    last: list[Any] = [None]
-
-    def launch(slot: int) -> None:
-        with torch_stream():
-            last[0] = launches[slot]()
-
-    def result() -> Any:
+    def read(out: Any) -> Any:
         import cupy
         import torch
 
-        with torch_stream():
-            wide = (last[0].float() / factor).bfloat16().contiguous()
-            return cupy.from_dlpack(wide.view(torch.int16)).view(dtypes.parse("bf16").numpy)
+        wide = (out.float() / factor).bfloat16().contiguous()
+        return cupy.from_dlpack(wide.view(torch.int16)).view(dtypes.parse("bf16").numpy)
 
-    return launch, result
+    return made(problem, make, read, dtypes.parse("e4m3").value_dtype)
 
 
 def _cudnn(problem: Problem) -> Made:
-    if problem.rules.window:
-        raise UnsupportedError("no sliding window is asked of it")
-    causal, factor = problem.rules.mask == "causal", COARSE["cudnn"]
-    return _made(problem, lambda q, k, v: attention_peer_cudnn8.forward(q, k, v, causal, factor),
-                 factor)
+    rules, factor = problem.rules, COARSE["cudnn"]
+    return _made(problem, lambda q, k, v: attention_cudnn.eight_bit(
+        q, k, v, rules.mask != "null", rules.window, factor), factor)
 
 
 def _fa3(problem: Problem) -> Made:
