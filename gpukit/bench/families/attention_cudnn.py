@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -41,11 +42,12 @@ class Graph:
 
     @contextmanager
     def refusals(self) -> Iterator[None]:
-        """What cuDNN does not take, as UnsupportedError with its first line."""
+        """What cuDNN does not take, as UnsupportedError in one line."""
         try:
             yield
         except (self.cudnn.cudnnGraphNotSupportedError, RuntimeError, TypeError) as refusal:
-            raise UnsupportedError(f"cuDNN: {str(refusal).splitlines()[0]:.120}") from refusal
+            said = re.sub(r"_{2,}|\s+", " ", str(refusal))
+            raise UnsupportedError(f"cuDNN: {said:.200}") from refusal
 
     def input(self, tensor: Any, kind: Any = None) -> Any:
         """A node that reads `tensor`."""
