@@ -72,9 +72,11 @@ struct Ticket {
     template <class Work> __device__ __forceinline__ void for_each(Work work) const {
         for (u32 parity = 0;; parity ^= 1) {
             mbarrier::wait(full, parity);
-            const int4 got = *tile;
-            __syncwarp();
-            if (warp::lane() == 0) mbarrier::arrive(empty);
+            int4 got{};
+            if (warp::lane() == 0) {  // who reads gives back: tools see that no reader is left
+                got = *tile;
+                mbarrier::arrive(empty);
+            }
             const Tile next{warp::uniform(got.x), warp::uniform(got.y), warp::uniform(got.z)};
             if (next.m < 0) break;
             work(next);
