@@ -214,9 +214,8 @@ class CudaKernel:
             for arg, param in zip(args, self.spec.params, strict=True)))
 
     def bind(self, grid: Dim3, block: Dim3,
-             fixed: tuple[ArgumentValue, ...] = ()) -> Callable[..., None]:
-        """The launch with its configuration, and perhaps its last arguments, fixed: call it with
-        addresses, numbers and tensor maps.
+             fixed: tuple[Any, ...] = ()) -> Callable[..., None]:
+        """See `gpukit.devices.protocol.Kernel.bind`; pointers are addresses.
 
         Everything it needs is looked up here once; a call costs little more than the driver's own.
         """
@@ -255,7 +254,7 @@ class CudaKernel:
 class _Buffers(threading.local):
     """One argument buffer per thread: the driver reads it during the call only."""
 
-    def __init__(self, kinds: tuple[str, ...], fixed: tuple[ArgumentValue, ...] = ()) -> None:
+    def __init__(self, kinds: tuple[str, ...], fixed: tuple[Any, ...] = ()) -> None:
         self.buffer = ArgumentBuffer(kinds, fixed)
 
 

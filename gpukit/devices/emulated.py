@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpukit.devices import nvrtc, tensor_map
+from gpukit.devices.arguments import filled
 from gpukit.devices.emulated_memory import EmulatedMap, map_arrays, root_of
 from gpukit.devices.models import DEFAULT, MODELS, Model
 from gpukit.devices.protocol import Dim3, Properties
@@ -181,6 +182,6 @@ class EmulatedKernel:
         self.device.last_counters = result.counters
 
     def bind(self, grid: Dim3, block: Dim3, fixed: tuple[Any, ...] = ()) -> Callable[..., None]:
-        """`launch` with its configuration, and perhaps its last arguments, fixed; takes arrays,
-        not addresses, and `EmulatedMap`s."""
-        return lambda *args: self.launch(grid, block, (*args, *fixed))
+        """See `gpukit.devices.protocol.Kernel.bind`; takes arrays, not addresses, and
+        `EmulatedMap`s."""
+        return lambda *args: self.launch(grid, block, filled(args, fixed))

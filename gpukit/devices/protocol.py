@@ -46,8 +46,9 @@ class Kernel(Protocol):
         pointer), ints, floats and what `Device.tensor_map` returned."""
 
     def bind(self, grid: Dim3, block: Dim3, fixed: tuple[Any, ...] = ()) -> Callable[..., None]:
-        """`launch` with its configuration, and the last arguments if given, fixed; call it with
-        `Device.pointer`s, numbers and `Device.tensor_map`s."""
+        """`launch` with its configuration, and the last arguments if given, fixed, except where
+        they say `gpukit.devices.arguments.LATER`; call it with the others: `Device.pointer`s,
+        numbers and `Device.tensor_map`s."""
 
 
 class Device(Protocol):

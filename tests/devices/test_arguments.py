@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpukit.devices.arguments import ArgumentBuffer
+from gpukit.devices.arguments import LATER, ArgumentBuffer, filled
 
 CTYPE: dict[str, Any] = {
     "pointer": ctypes.c_uint64, "i32": ctypes.c_int32, "u32": ctypes.c_uint32,
@@ -122,10 +122,15 @@ def test_compiling_leaves_pythons_own_bytes_alone() -> None:
     assert bytes([32]).decode() == chr(32)
 
 
-@given(CASES, st.integers(0, 12))
-def test_fixed_values_are_written_once(case: list[tuple[str, Any]], fixed: int) -> None:
+@given(CASES, st.integers(0, 12), st.data())
+def test_fixed_values_are_written_once(case: list[tuple[str, Any]], count: int,
+                                       data: st.DataObject) -> None:
     kinds, values = [kind for kind, _ in case], [value for _, value in case]
-    changing = max(0, len(case) - fixed)
-    buffer = ArgumentBuffer(tuple(kinds), tuple(values[changing:]))
+    first = max(0, len(case) - count)
+    fixed = [data.draw(st.sampled_from([value, LATER])) for value in values[first:]]
+    brought = values[:first] + [value for value, held in zip(values[first:], fixed, strict=True)
+                                if held is LATER]
+    assert same(list(filled(brought, fixed)), values)
+    buffer = ArgumentBuffer(tuple(kinds), fixed)
     for _ in range(2):
-        assert same(read(buffer.write(values[:changing]), kinds), values)
+        assert same(read(buffer.write(brought), kinds), values)

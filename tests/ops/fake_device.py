@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpukit.devices import tensor_map
+from gpukit.devices.arguments import filled
 from gpukit.devices.protocol import Properties
 from gpukit.devices.tensor_map import TensorMap
 from gpukit.errors import ArgumentError
@@ -33,8 +34,9 @@ class FakeKernel:
         self.device.launches.append(SimpleNamespace(
             name=self.spec.name, tunables=self.tunables, grid=grid, block=block, args=args))
 
-    def bind(self, grid: tuple[int, ...], block: tuple[int, ...]) -> Any:
-        return lambda *args: self.launch(grid, block, args)
+    def bind(self, grid: tuple[int, ...], block: tuple[int, ...],
+             fixed: tuple[Any, ...] = ()) -> Any:
+        return lambda *args: self.launch(grid, block, filled(args, fixed))
 
 
 class FakeDevice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import Any
 
 from gpukit.devices.protocol import Device
@@ -54,4 +55,9 @@ def _zeros(device: Device, count: int) -> Any:
 
 
 def _index(device: Device) -> int:
-    return int(device.name.removeprefix("cuda:"))
+    return _number(device.name)
+
+
+@cache
+def _number(name: str) -> int:
+    return int(name.removeprefix("cuda:"))

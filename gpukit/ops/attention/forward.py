@@ -8,11 +8,9 @@ from typing import Any
 
 from gpukit import kernels
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import copies, pieces, tiles
-from gpukit.ops.attention.counter import counter
+from gpukit.ops.attention import copies, persistent, pieces, tiles
 from gpukit.ops.attention.problem import Problem
 from gpukit.ops.attention.tiles import Tile
-from gpukit.ops.matmul.maps import bound
 
 
 @dataclass(frozen=True)
@@ -64,12 +62,11 @@ def launch(problem: Problem, config: Config | None = None) -> None:
     bind(problem, config)(*map(problem.device.pointer, arrays(problem)))
 
 
-def arrays(problem: Problem) -> tuple[Any, ...]:
+def arrays(problem: Problem) -> list[Any]:
     """What a bound launch takes, as pointers."""
-    p, terms, lengths = problem, problem.terms, problem.lengths
-    return (p.q, p.k, p.v, p.out, p.lse, terms.sinks, terms.slopes, terms.bias, terms.relative,
-            lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
-            lengths.table)
+    p, terms = problem, problem.terms
+    return [x for x in (p.q, p.k, p.v, p.out, p.lse, terms.sinks, terms.slopes, terms.bias,
+                        terms.relative, *p.lengths.arrays) if x is not None]
 
 
 def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
@@ -78,25 +75,13 @@ def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
     heads, m_tiles = p.heads // c.group, -(-p.queries * c.group // (c.tile.rows * c.ctas))
     clusters = min(m_tiles * heads * p.batch,
                    c.workers or device.properties.sm_count // c.ctas)
-    enqueue = device.compile(kernels.get("attention.sm90.k5"), tunables(p, c)).bind(
-        (clusters * c.ctas,), ((c.tile.wgs + 1) * 128,))
+    kernel = device.compile(kernels.get("attention.sm90.k5"), tunables(p, c))
     shared = c.tile.n // c.ctas
-    map_q, map_k, map_v = (bound(device, *request) for request in
-                           copies.requests(p, c.group, shared))
-    _, *out_steps, _, lse_token, lse_head, lse_batch = pieces.results(p)
-    _, cap, _, slopes_step, _, *bias_steps, _, r0, r1, r2, extent = pieces.terms(p)
-    sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
-             c.group, heads // p.kv_heads, *pieces.visible(p))
-    pages, none = copies.pages(p, shared), device.pointer(None)
-
-    def call(q: Any, k: Any, v: Any, out: Any, lse: Any, sinks: Any, slopes: Any, bias: Any,
-             relative: Any, *lengths: Any) -> None:
-        tiles = device.pointer(counter(device)) if c.dynamic else none
-        enqueue(map_q(q), map_k(k), map_v(v), out, *out_steps, lse, *sizes, sinks, cap, slopes,
-                slopes_step, bias, *bias_steps, relative, r0, r1, r2, extent, *lengths, *pages,
-                tiles)
-
-    return call
+    values = (*pieces.results(p), p.queries, p.keys, m_tiles, heads, p.batch, c.section, c.group,
+              heads // p.kv_heads, *pieces.visible(p), *pieces.terms(p), *p.lengths.arrays,
+              *copies.pages(p, shared))
+    return persistent.bind(device, kernel, (clusters * c.ctas,), ((c.tile.wgs + 1) * 128,),
+                           copies.requests(p, c.group, shared), values, dynamic=c.dynamic)
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:

@@ -55,21 +55,22 @@ def call(given: tuple[Any, ...]) -> Any:
     Args:
         given: what a `Given` holds; making one takes its time.
     """
-    entry = _find(given)
-    if entry is None:
+    q, k, v, out, *rest, words = given
+    others = warm.some(rest)
+    entry = _find(warm.key(q, k, v, out, others, words))
+    if entry is None or not warm.on_current_device(q):
         return None
-    q, k, v, out, *others, words = given
     at_q, at_k, at_v = q.data.ptr, k.data.ptr, v.data.ptr
     if out is None:
         out = Cupy.ndarray(entry.shape, entry.dtype, Cupy.alloc(entry.nbytes))
     elif not warm.apart(entry.spans, at_q, at_k, at_v, out.data.ptr, same=False):
         return None
-    lse, at_lse = None, 0
-    if words[-1]:
-        lse = Cupy.ndarray(entry.lse_shape, "f4")
-        at_lse = lse.data.ptr
-    entry.launch(at_q, at_k, at_v, out.data.ptr, at_lse,
-                 *[0 if x is None else x.data.ptr for x in others])
+    at_others = [x.data.ptr for x in others if x is not None]
+    if not words[-1]:
+        entry.launch(at_q, at_k, at_v, out.data.ptr, *at_others)
+        return out, None
+    lse = Cupy.ndarray(entry.lse_shape, "f4")
+    entry.launch(at_q, at_k, at_v, out.data.ptr, lse.data.ptr, *at_others)
     return out, lse
 
 
@@ -84,7 +85,7 @@ def keep(given: Given, problem: Problem, kernel: str | None, out: Any, lse: Any)
             or not run.direct(problem)):
         return
     Cupy.learn()
-    key = warm.key(given)
+    key = key_of(given)
     if key is None:
         return
     if len(_entries) >= _CAPACITY:
@@ -95,12 +96,14 @@ def keep(given: Given, problem: Problem, kernel: str | None, out: Any, lse: Any)
                            () if lse is None else lse.shape, spans)
 
 
-def _find(given: tuple[Any, ...]) -> _Entry | None:
-    key = warm.key(given)
-    if key is None:
-        return None
+def key_of(given: Given) -> tuple[Any, ...] | None:
+    """What calls with the same launch have in common."""
+    q, k, v, out, *others, words = given
+    return warm.key(q, k, v, out, warm.some(others), words)
+
+
+def _find(key: tuple[Any, ...] | None) -> _Entry | None:
     try:
-        entry = _entries.get(key)
+        return _entries.get(key)  # type: ignore[arg-type]
     except TypeError:  # a word that cannot be one
         return None
-    return entry if entry is not None and warm.on_current_device(given[0]) else None

@@ -8,11 +8,9 @@ from typing import Any
 
 from gpukit import dtypes, kernels
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import copies, pieces, tiles
-from gpukit.ops.attention.counter import counter
+from gpukit.ops.attention import copies, persistent, pieces, tiles
 from gpukit.ops.attention.problem import Problem, steps
 from gpukit.ops.attention.tiles import Tile
-from gpukit.ops.matmul.maps import bound
 
 _SHORT = 1536  # queries
 
@@ -56,12 +54,11 @@ def launch(problem: Problem, config: Config | None = None) -> None:
     bind(problem, config)(*map(problem.device.pointer, arrays(problem)))
 
 
-def arrays(problem: Problem) -> tuple[Any, ...]:
+def arrays(problem: Problem) -> list[Any]:
     """What a bound launch takes, as pointers."""
-    p, scales, lengths = problem, problem.scales, problem.lengths
-    return (p.q, p.k, p.v, p.out, p.lse, p.terms.sinks, scales.q, scales.k, scales.v,
-            lengths.q_offsets, lengths.q_lengths, lengths.k_offsets, lengths.k_lengths,
-            lengths.table)
+    p, scales = problem, problem.scales
+    return [x for x in (p.q, p.k, p.v, p.out, p.lse, p.terms.sinks, scales.q, scales.k, scales.v,
+                        *p.lengths.arrays) if x is not None]
 
 
 def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
@@ -69,24 +66,16 @@ def bind(problem: Problem, config: Config | None = None) -> Callable[..., None]:
     p, c, device = problem, config or configure(problem), problem.device
     heads, m_tiles = p.heads // c.group, -(-p.queries * c.group // c.tile.rows)
     workers = min(m_tiles * heads * p.batch, c.workers or device.properties.sm_count)
-    enqueue = device.compile(kernels.get("attention.sm90.k6"), tunables(p, c)).bind(
-        (workers,), ((c.tile.wgs + 1) * 128,))
-    map_q, map_k, map_v = (bound(device, *request) for request in
-                           copies.requests(p, c.group, c.tile.n))
-    _, *out_steps, _, lse_token, lse_head, lse_batch = pieces.results(p)
-    sizes = (lse_token, lse_head, lse_batch, p.queries, p.keys, m_tiles, heads, p.batch, c.section,
-             c.group, heads // p.kv_heads, p.terms.scale * p.scales.scores, *pieces.visible(p)[1:])
-    of_q, of_k, of_v = (_steps(x) for x in (p.scales.q, p.scales.k, p.scales.v))
-    pages, none = copies.pages(p, c.tile.n), device.pointer(None)
-    share = 1 if p.scales.q is None else max(p.heads // p.scales.q.shape[1], 1)
-
-    def call(q: Any, k: Any, v: Any, out: Any, lse: Any, sinks: Any, q_scale: Any, k_scale: Any,
-             v_scale: Any, *lengths: Any) -> None:
-        tickets = device.pointer(counter(device)) if c.dynamic else none
-        enqueue(map_q(q), map_k(k), map_v(v), out, *out_steps, lse, *sizes, sinks, p.scales.values,
-                q_scale, *of_q, share, k_scale, *of_k, v_scale, *of_v, *lengths, *pages, tickets)
-
-    return call
+    kernel = device.compile(kernels.get("attention.sm90.k6"), tunables(p, c))
+    scales, share = p.scales, 1
+    if scales.q is not None:
+        share = max(p.heads // scales.q.shape[1], 1)
+    values = (*pieces.results(p), p.queries, p.keys, m_tiles, heads, p.batch, c.section, c.group,
+              heads // p.kv_heads, p.terms.scale * scales.scores, *pieces.visible(p)[1:],
+              p.terms.sinks, scales.values, *_factors(scales.q), share, *_factors(scales.k),
+              *_factors(scales.v), *p.lengths.arrays, *copies.pages(p, c.tile.n))
+    return persistent.bind(device, kernel, (workers,), ((c.tile.wgs + 1) * 128,),
+                           copies.requests(p, c.group, c.tile.n), values, dynamic=c.dynamic)
 
 
 def tunables(problem: Problem, config: Config) -> dict[str, Value]:
@@ -98,10 +87,9 @@ def tunables(problem: Problem, config: Config) -> dict[str, Value]:
             "turns": int(config.turns and tile.wgs > 1)}
 
 
-def _steps(array: Any) -> tuple[int, int]:
-    """Of factors, from sequence to sequence and head to head; 0 where all have the same."""
+def _factors(array: Any) -> tuple[Any, ...]:
+    """With steps from sequence to sequence and head to head; 0 where all have the same."""
     if array is None:
-        return 0, 0
-    sequence, head = (0 if size == 1 else step
-                      for size, step in zip(array.shape, steps(array, 0, 1), strict=True))
-    return sequence, head
+        return None, 0, 0
+    return (array, *(0 if size == 1 else step
+                     for size, step in zip(array.shape, steps(array, 0, 1), strict=True)))

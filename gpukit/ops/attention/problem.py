@@ -58,8 +58,12 @@ class Lengths:
         """Where the kernel finds keys: "dense", "spans" or "paged"."""
         if self.table is not None:
             return "paged"
-        given = (self.q_offsets, self.q_lengths, self.k_offsets, self.k_lengths)
-        return "dense" if all(x is None for x in given) else "spans"
+        return "dense" if all(x is None for x in self.arrays) else "spans"
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """In the order of the kernels' parameters."""
+        return self.q_offsets, self.q_lengths, self.k_offsets, self.k_lengths, self.table
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ the arrays, and the words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gpukit.ops import arrays
@@ -37,11 +37,18 @@ class Cupy:
             cls.ndarray = cupy.ndarray
 
 
-def key(given: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Of arrays, the first of them q, k, v and out, and, last, words; None if an array is no CuPy
-    array."""
+def some(arrays: Sequence[Any]) -> Sequence[Any]:
+    """The arrays if there is any; most calls have none of them, and nothing to do for each."""
+    for x in arrays:
+        if x is not None:
+            return arrays
+    return ()
+
+
+def key(q: Any, k: Any, v: Any, out: Any, others: Sequence[Any],
+        words: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Of a call; None if an array is no CuPy array."""
     ndarray = Cupy.ndarray
-    q, k, v, out, *others, words = given
     if (type(q) is not ndarray or type(k) is not ndarray or type(v) is not ndarray
             or not (out is None or type(out) is ndarray)):
         return None
