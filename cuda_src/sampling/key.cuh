@@ -23,6 +23,17 @@ __device__ __forceinline__ f32 value(u32 key) {
     return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu));
 }
 
+// The least and the largest number that `clean` may return of keys from `low` on, and up to `high`, for
+// comparisons that take subnormal numbers for zero, as `clean` does.
+constexpr u32 BELOW_ZERO = 0x7f7fffffu, ZERO = 0x80000000u, ABOVE_ZERO = 0x80800000u;  // normal numbers
+__device__ __forceinline__ f32 least(u32 low) {
+    return low <= BELOW_ZERO || low >= ABOVE_ZERO ? value(low) : value(low <= ZERO ? ZERO : ABOVE_ZERO);
+}
+__device__ __forceinline__ f32 most(u32 high) {
+    if (high >= of(LARGEST)) return INF;
+    return high <= BELOW_ZERO || high >= ABOVE_ZERO ? value(high) : value(high < ZERO ? BELOW_ZERO : ZERO);
+}
+
 constexpr u32 NOTHING = 0x007fffffu;  // the key of -infinity
 
 // Orders by value, then by the lower index.

@@ -46,8 +46,8 @@ struct Ruler {
     }
 };
 
-// Before a row's maximum is known: parts of equal width around that of a few samples, 85 for each
-// factor of e between weights, eight of which lie below it and four above. One token of eight is counted:
+// Before a row's maximum is known: parts of equal width around that of a few samples, 64 for each
+// factor of e between weights, twelve of which lie below it and four above. One token of eight is counted:
 // counters in shared memory take about one token a clock.
 struct Sketch {
     static constexpr u32 PARTS = Ruler::PARTS, OF = 8;
@@ -55,14 +55,15 @@ struct Sketch {
     f32 scale = 0.0f, origin = 0.0f;  // 0: none
 
     __device__ __forceinline__ static Sketch around(f32 sample, f32 temperature) {
-        const f32 scale = 85.0f / temperature;
-        return {scale, (sample > -INF ? sample * scale : 0.0f) - 680.0f};
+        const f32 scale = 64.0f / temperature;
+        return {scale, (sample > -INF ? sample * scale : 0.0f) - 768.0f};
     }
     // Never falls as x grows; negative below all parts, and the last for all above.
     __device__ __forceinline__ i32 part(f32 x) const {
         const f32 place = fmaf(x, scale, -origin);
         return place >= 0.0f ? i32(fminf(place, PARTS - 1.0f)) : -1;
     }
+    __device__ __forceinline__ f32 from(u32 part) const { return (origin + f32(part)) / scale; }
     __device__ __forceinline__ f32 middle(u32 part) const {
         return (origin + (f32(part) + 0.5f)) / scale;
     }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sampling/stream_edge.cuh"
-#include "sampling/stream_narrow.cuh"
+#include "sampling/stream_nucleus.cuh"
 
 // Out of line, with all they need in shared memory: long ways must not cost the short ones registers.
 template <class Ends> __device__ __noinline__ void finish_list() {
@@ -148,8 +148,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
         u32 from = task.bound;
         const f32 spare = f32(task.mass - need) / (MASS_UNIT * f32(row.blocks.V));
         if (masses) from = max(from, of(row).key_of_weight(0.999f * spare));
-        const bool known = masses && task.high;
-        return {known ? task.low : from, known ? task.high : row.top, from, row.top, need, masses};
+        return {from, row.top, from, row.top, need, masses};
     }
 
     __device__ __forceinline__ static void note(Task& task, u32 limit, u64 mass) {
@@ -202,7 +201,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
             return from_blocks(all, key::NOTHING + 1, true);
         }
         Edge edge;
-        if (!filtered) edge = EdgeFinder<Row>{row, s, weigh, top_p}.find(all);
+        if (!filtered) edge = find_edge<Row>(all - fraction(top_p, all));
         const u32 bound = !edge.high ? lower_bound(filtered) : edge.tokens <= LIST / 8 * 7 ? edge.low : 0;
         if (bound && gathered(bound, filtered, all)) {
             row.dismiss();
@@ -214,7 +213,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
             const u32 least = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
             hand_on({all, max(key::NOTHING + 1, least), k, 0, top_p, joint, !filtered, edge.low, edge.high,
                      0});
-            ::find_thresholds<Finish>();
+            if (!edge.high || !find_nucleus<Row>()) ::find_thresholds<Finish>();
             draw_from_row<Finish>();
         }
         __syncthreads();

@@ -58,9 +58,9 @@ template <class Row> struct Narrowing {
     // proven. The search is in shared memory: it outlives many calls.
     __device__ __forceinline__ u32 narrow(const Search& search) {
         set(search);
-        for (bool listing = search.low > search.least;; listing = false) {
+        for (;;) {
             counted = false;
-            if (at.low < at.high && !listing) narrow_range<Row>();
+            if (at.low < at.high) narrow_range<Row>();
             if (at.low < at.high && at.inside > LIST) {
                 if (!at.masses && at.above + at.inside == at.need) return at.low;
                 continue;

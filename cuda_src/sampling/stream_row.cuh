@@ -10,7 +10,7 @@ template <class Row> __device__ __noinline__ void carry_out();  // stream_sweep.
 
 template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow {
     using Shared = StreamShared<T, THREADS, MOST>;
-    static constexpr int WARPS = THREADS / 32;
+    static constexpr int WARPS = THREADS / 32, CTAS = CLUSTER;
 
     Shared& s;
     const Logits<T, VEC> logits;
@@ -238,19 +238,10 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
             if (bits >> i & 1) put(at++, key::of(key::clean(x[i])), token(i));
     }
 
-    __device__ __forceinline__ u32 take_places(u32 n) {
-        if constexpr (CLUSTER == 1) return atomicAdd(&s.listed, n);
-        else return dsmem::add(dsmem::at(&s.listed, 0), n);
-    }
+    __device__ __forceinline__ u32 take_places(u32 n) { return atomicAdd(&s.listed, n); }
 
     __device__ __forceinline__ void put(u32 at, u32 key, u32 token) {
-        if (at >= LIST) return;
-        if constexpr (CLUSTER == 1) {
-            s.key[at] = key, s.token[at] = token;
-        } else {
-            dsmem::store(dsmem::at(&s.key[at], 0), key);
-            dsmem::store(dsmem::at(&s.token[at], 0), token);
-        }
+        if (at < LIST) s.key[at] = key, s.token[at] = token;
     }
 
     // --- further readings, by all CTAs ---

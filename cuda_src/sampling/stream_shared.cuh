@@ -36,6 +36,28 @@ struct Search {
     u64 above = 0, over = 0, inside = 0;
 };
 
+// What a sketch's parts hold: samples, the variance of their mass but for a factor, and their mass.
+struct Upto {
+    u32 count;
+    f32 square;
+    u64 mass;
+
+    __device__ __forceinline__ void add(const Upto& x) {
+        count += x.count, square += x.square, mass += x.mass;
+    }
+    __device__ __forceinline__ Upto below(int lanes) const {
+        return {__shfl_up_sync(0xffffffff, count, lanes), __shfl_up_sync(0xffffffff, square, lanes),
+                __shfl_up_sync(0xffffffff, mass, lanes)};
+    }
+};
+
+// Where a sum of parts lies, and the parts around: what threads that find them tell the others.
+template <int WARPS> struct Located {
+    Upto warps[WARPS];
+    u32 part, first, last, before, with;  // samples before the first, and with the last
+    f32 spread;
+};
+
 // What was decided: probabilities are the weights of keys from `threshold`, over `mass`.
 struct Drawn {
     u32 token = 0, threshold = 0;
@@ -72,6 +94,7 @@ template <class T, int THREADS, int MOST> struct alignas(16) StreamShared {
     i32 V;  // 16 bytes with the order: they are read as one
     Task task;
     Search search;
+    Located<THREADS / 32> edge;
     Drawn drawn;
     u32 listed, grouped, nan;
     const T* logits;  // what the row is, for further readings, as all that follows

@@ -37,7 +37,7 @@ def _stream_bytes(t: Tunables) -> int:
     stages = warps * 1024 * (4 if t["dtype"] == "f32" else 2)
     late = 8 * LIST + max(8 * LIST, 2 * LIST + 8 * blocks + 16 * warps + 10 * 1024 + 96)
     sketch = 4 * 1024
-    return 4 * 32 * blocks + 8 * blocks + sketch + max(stages, late) + 24 * warps + 448
+    return 4 * 32 * blocks + 8 * blocks + sketch + max(stages, late) + 40 * warps + 480
 
 
 ARGMAX = KernelSpec(
