@@ -11,7 +11,7 @@ import pytest
 from gpukit import dtypes, emulator, kernels
 from gpukit.devices import emulated, nvrtc
 from gpukit.emulator.policies import POLICIES
-from gpukit.ops.attention import fp8, masks
+from gpukit.ops.attention import fp8, masks, persistent
 from gpukit.ops.attention.fp8 import Config
 from gpukit.ops.attention.problem import Lengths, Problem, Terms
 from gpukit.ops.attention.tiles import Tile
@@ -73,7 +73,7 @@ def test_turns(turns: bool) -> None:
 
 def test_tiles_are_taken_from_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     tickets = np.zeros(1, np.uint32)
-    monkeypatch.setattr(fp8, "counter", lambda device: tickets)
+    monkeypatch.setattr(persistent, "counter", lambda device: tickets)
     for workers in (1, 3):
         launched(Config(Tile(32, 2, 2), workers=workers, dynamic=True), 300, 20, "causal")
         assert tickets[0] == 0  # left as it was found

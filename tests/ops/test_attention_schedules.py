@@ -13,7 +13,7 @@ import gpukit
 from gpukit import dtypes, emulator
 from gpukit.devices import emulated
 from gpukit.emulator.policies import POLICIES
-from gpukit.ops.attention import forward, masks
+from gpukit.ops.attention import forward, masks, persistent
 from gpukit.ops.attention.problem import Lengths, Problem, Terms
 from gpukit.ops.attention.run import KERNELS
 from gpukit.ops.attention.tiles import Tile
@@ -81,7 +81,7 @@ def test_tiles_that_follow_each_other(turns: bool, policy: str,
 @pytest.mark.parametrize("section", [1, 3])
 def test_workers_share_tiles(workers: int, section: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tickets = np.zeros(1, np.uint32)
-    monkeypatch.setattr(forward, "counter", lambda device: tickets)
+    monkeypatch.setattr(persistent, "counter", lambda device: tickets)
     config = forward.Config(Tile(32, 2, 2), workers=workers, section=section, dynamic=True)
     for _ in range(2):  # the counter is left as it was found
         check(problem(2, 130, 100, 2, 1, mask="causal"), config, Rules("causal"))
