@@ -1,9 +1,8 @@
 """What a call costs the host: `python -m gpukit.bench.host_cost --out FILE`.
 
 Times public op calls on a warm path beside a bare CuPy RawKernel launch and CuPy's own ufunc, on
-1024 elements (a 16 x 256 x 256 product), so that the GPU is never the bottleneck. Each sample is
-the mean of a burst of calls that the launch queue can hold; the device is synchronised between
-bursts, outside the clock.
+so few elements that the GPU is never the bottleneck. Each sample is the mean of a burst of calls
+that the launch queue can hold; the device is synchronised between bursts, outside the clock.
 """
 
 from __future__ import annotations
@@ -24,19 +23,18 @@ Call = Callable[[], Any]
 
 def contenders() -> dict[str, Call]:
     """The calls, compiled and warm after their first run."""
+    return {**_elementwise(), **_products(), **_attention(), **_sampling()}
+
+
+def _elementwise() -> dict[str, Call]:
     import cupy
     import numpy as np
 
     import gpukit
 
-    x, y = cupy.ones(1024, "f4"), cupy.ones(1024, "f4")
-    a, w, c = cupy.ones((16, 256), "f2"), cupy.ones((256, 256), "f2"), cupy.ones((16, 256), "f2")
-    bias = cupy.ones(256, "f2")
-    q, o = cupy.ones((1, 128, 8, 64), "f2"), cupy.ones((1, 128, 8, 64), "f2")
-    k, v = q.copy(), q.copy()
+    x, y, one = cupy.ones(1024, "f4"), cupy.ones(1024, "f4"), np.float32(1)
     source = 'extern "C" __global__ void bare(const float*, float*, long long, float) {}'
     bare = cupy.RawKernel(source, "bare")
-    one = np.float32(1)
     return {
         "bare CuPy RawKernel, 4 arguments": lambda: bare((1,), (256,), (x, y, 1024, one)),
         "gpukit.exp(x, out=y)": lambda: gpukit.exp(x, out=y),
@@ -44,17 +42,57 @@ def contenders() -> dict[str, Call]:
         "gpukit.scale(x, 2.0)": lambda: gpukit.scale(x, 2.0),
         "gpukit.add(x, y)": lambda: gpukit.add(x, y),
         "gpukit.axpy(2.0, x, y, out=y)": lambda: gpukit.axpy(2.0, x, y, out=y),
+        "cupy.exp(x, y)": lambda: cupy.exp(x, y),
+        "cupy.exp(x)": lambda: cupy.exp(x),
+    }
+
+
+def _products() -> dict[str, Call]:
+    import cupy
+
+    import gpukit
+
+    a, w, c = cupy.ones((16, 256), "f2"), cupy.ones((256, 256), "f2"), cupy.ones((16, 256), "f2")
+    bias = cupy.ones(256, "f2")
+    return {
         "gpukit.matmul(a, w.T)": lambda: gpukit.matmul(a, w.T),
         "gpukit.matmul(a, w, out=c)": lambda: gpukit.matmul(a, w, out=c),
         "gpukit.matmul(..., bias, silu)": lambda: gpukit.matmul(a, w, out=c, bias=bias,
                                                                 activation="silu"),
         "gpukit.matmul(a[:, 1:], w[1:])": lambda: gpukit.matmul(a[:, 1:], w[1:], out=c),
+        "cupy.matmul(a, w, out=c)": lambda: cupy.matmul(a, w, out=c),
+    }
+
+
+def _attention() -> dict[str, Call]:
+    import cupy
+
+    import gpukit
+    from gpukit.ops.attention.decode import DecodePlan
+
+    q, o = cupy.ones((1, 128, 8, 64), "f2"), cupy.ones((1, 128, 8, 64), "f2")
+    k, v, last = q.copy(), q.copy(), cupy.ones((1, 1, 8, 64), "f2")
+    plan = DecodePlan.of(last, k, v)
+    return {
         "gpukit.attention(q, k, v)": lambda: gpukit.attention(q, k, v),
         "gpukit.attention(..., causal, out=o)": lambda: gpukit.attention(q, k, v, mask="causal",
                                                                          out=o),
-        "cupy.matmul(a, w, out=c)": lambda: cupy.matmul(a, w, out=c),
-        "cupy.exp(x, y)": lambda: cupy.exp(x, y),
-        "cupy.exp(x)": lambda: cupy.exp(x),
+        "gpukit.attention_decode(q, k, v)": lambda: gpukit.attention_decode(last, k, v),
+        "gpukit.attention_decode(..., plan)": lambda: gpukit.attention_decode(last, k, v,
+                                                                              plan=plan),
+    }
+
+
+def _sampling() -> dict[str, Call]:
+    import cupy
+
+    from gpukit import sampling
+
+    logits, tokens = cupy.ones((1, 1024), "f4"), cupy.zeros(1, "i8")
+    return {
+        "gpukit.sampling.sample(x, top_p=0.9)": lambda: sampling.sample(logits, top_p=0.9),
+        "gpukit.sampling.sample(..., out=t)": lambda: sampling.sample(logits, top_p=0.9,
+                                                                      out=tokens),
     }
 
 
@@ -90,7 +128,7 @@ def main(out: Path | None) -> None:
 
     rows = measure(contenders())
     for row in rows:
-        click.echo(f"{row['call']:<34} {row['median_us']:7.2f} us  (least {row['least_us']:.2f})")
+        click.echo(f"{row['call']:<36} {row['median_us']:7.2f} us  (least {row['least_us']:.2f})")
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps({"rows": rows, "environment": environment()}, indent=1) + "\n")
