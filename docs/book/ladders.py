@@ -55,9 +55,9 @@ class Ladder:
 
 
 _CUBE = "m=4096 n=4096 k=4096"
-_TIMED = "kernel time_us TFLOPS gain xcublas"
-_COUNTED = ("kernel warp_inst instructions.barrier st_sect/req extra.tma_boxes "
-            "extra.l2_to_shared_bytes extra.multicast_saved_bytes conflicts")
+_TIMED = "kernel time_us TFLOPS gain? xcublas"
+_COUNTED = ("kernel warp_inst instructions.barrier? st_sect/req? extra.tma_boxes? "
+            "extra.l2_to_shared_bytes? extra.multicast_saved_bytes? conflicts?")
 
 LADDERS = (
     Ladder("Matmul on Hopper", "matmul/sm90",
@@ -76,7 +76,7 @@ LADDERS = (
            ("attention.k1_scores", "attention.k2", *(f"attention.sm90.k{i}" for i in range(3, 6))),
            (Numbers("Measured on an H200, 16 heads of 128 columns, bf16, 16384 tokens",
                     "results/h200/attention_ladder.json",
-                    "kernel s mask time_us TFLOPS gain xcudnn xflash xfa3",
+                    "kernel s mask time_us TFLOPS gain? xcudnn xflash xfa3",
                     but=("attention.k1_scores",)),)),
     Ladder("Attention on Blackwell", "attention/sm100",
            ("attention.k2", "attention.sm100.k3", "attention.sm100.k4"), ()),

@@ -7,6 +7,7 @@ from pathlib import Path
 from sphinx.errors import SphinxError
 
 from gpukit.bench.embed import embedded
+from gpukit.errors import ArgumentError
 
 NOT_THERE = ("Not measured yet.", "// not yet.")
 
@@ -26,7 +27,11 @@ def require_all(root: Path) -> None:
 
 def _require(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    if embedded(text, file) != text:
+    try:
+        fresh = embedded(text, file)
+    except ArgumentError as problem:
+        raise MissingNumberError(str(problem)) from problem
+    if fresh != text:
         raise MissingNumberError(f"{file}: its numbers are not those of the results; run "
                                  f"python -m gpukit.bench.embed {file}")
     if missing := next((words for words in NOT_THERE if words in text), None):

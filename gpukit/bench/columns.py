@@ -113,6 +113,11 @@ def parameter_columns(rows: Sequence[Row]) -> list[Column]:
     ]
 
 
+def peer_columns(rows: Sequence[Row]) -> list[Column]:
+    """Return a column for each peer that was asked for."""
+    return [_peer(name) for name in _names(rows, "peers")]
+
+
 def _results(rows: Sequence[Row]) -> list[Column]:
     return [
         Column("time_us", lambda row: number(row.time_us, 3)),
@@ -122,7 +127,7 @@ def _results(rows: Sequence[Row]) -> list[Column]:
         Column("%peak", _peak, 3),
         Column("%ceil", lambda row: number(row.pct_ceiling, 1), 4),
         _gain(rows),
-        *(_peer(name) for name in _names(rows, "peers")),
+        *peer_columns(rows),
         Column("sm_MHz", _reading("sm_mhz"), 8),
         Column("power_W", _reading("power_w"), 8),
         Column("warp_inst", _counter("warp_instructions"), 4),

@@ -8,8 +8,8 @@ beside the file or beside any folder above it), then which rows and columns, if 
 
 Columns are those of the benchmark's table, of `--counters`, `idea`: a kernel's summary, or the
 configuration that `gpukit.matmul` chose, and `published`: what others reached with that rung or
-in that case, on their GPU and problem. With
-`results.json#summary` the records are those of the file's summary.
+in that case, on their GPU and problem. One that no row has is an error; `name?` is left out then.
+With `results.json#summary` the records are those of the file's summary.
 
 A kernel's source, a rung of a ladder whose number begins the file's name, says in its header what
 was measured of it:
@@ -30,19 +30,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from gpukit import kernels
-from gpukit.bench.columns import NOTHING, Column, columns_for, parameter_columns
+from gpukit.bench.columns import (
+    NOTHING,
+    Column,
+    columns_for,
+    parameter_columns,
+    peer_columns,
+)
 from gpukit.bench.counters import counter_columns
 from gpukit.bench.formats import markdown_table
 from gpukit.bench.ladder import gains, rung
 from gpukit.bench.model import TIMED_STATUSES, Row
 from gpukit.bench.published import PATH, of_rung, published, published_column
+from gpukit.errors import ArgumentError
 
 _TABLE = re.compile(r"(<!-- table: ([^\s#]+)(?:#(\w+))?([^>]*) -->\n).*?(<!-- end of table -->)",
                     re.DOTALL)
@@ -51,12 +58,16 @@ _OTHERS = re.compile(r"^(// Published for (\d+)\^3 \((\S+)\):\n// ).*$", re.MULT
 
 
 def embedded(text: str, file: Path) -> str:
-    """The text of a file with every embedded table and line made anew."""
+    """The text of a file with every embedded table and line made anew.
+
+    Raises:
+        ArgumentError: a marker asks for a column that no row has.
+    """
     def rows(found: re.Match[str]) -> str:
-        words = found[4].split()
-        lines = table(_records(file, found[2], found[3] or "rows"), words)
-        for name in _lacking(words, lines[0]):
-            click.echo(f"{file}: {found[2]} has nothing for the column {name}", err=True)
+        try:
+            lines = table(_records(file, found[2], found[3] or "rows"), found[4].split())
+        except ArgumentError as problem:
+            raise ArgumentError(f"{file}: {found[2]} {problem}") from problem
         return found[1] + "\n".join(lines) + "\n" + found[5]
 
     def line(found: re.Match[str]) -> str:
@@ -86,14 +97,18 @@ def _records(file: Path, results: str, name: str = "rows") -> list[dict[str, Any
 
 
 def table(records: Sequence[dict[str, Any]], words: Sequence[str]) -> list[str]:
-    """Records as the lines of a Markdown table; `words` as between the brackets of a comment."""
+    """Records as the lines of a Markdown table; `words` as between the brackets of a comment.
+
+    Raises:
+        ArgumentError: a column that no row has.
+    """
     wanted = [word for word in words if "=" not in word]
     conditions = [word.split("=", 1) for word in words if "=" in word]
     chosen = [r for r in records if all(_value(r, name) == value for name, value in conditions)]
     if not chosen:
         return ["Not measured yet."]
     if "family" not in chosen[0]:
-        return _plain(chosen, wanted or list(chosen[0]))
+        return _plain(chosen, _known(wanted, chosen[0]) or list(chosen[0]))
     rows = [Row.from_dict(record) for record in chosen]
     columns = _columns(rows, wanted)
     return markdown_table([c.header for c in columns],
@@ -101,10 +116,16 @@ def table(records: Sequence[dict[str, Any]], words: Sequence[str]) -> list[str]:
                           [c.numeric for c in columns])
 
 
-def _lacking(words: Sequence[str], header: str) -> list[str]:
-    """The columns asked for that a table has not."""
-    shown = [name.strip() for name in header.split("|")]
-    return [word for word in words if "=" not in word and word not in shown] if shown[1:] else []
+def _known(wanted: Sequence[str], known: Container[str]) -> list[str]:
+    """The columns wanted, of those that there are.
+
+    Raises:
+        ArgumentError: one that does not end in ? is missing.
+    """
+    for name in wanted:
+        if name not in known and not name.endswith("?"):
+            raise ArgumentError(f"has nothing for the column {name}; {name}? would leave it out")
+    return [name.removesuffix("?") for name in wanted if name.removesuffix("?") in known]
 
 
 def _value(record: dict[str, Any], name: str) -> str:
@@ -113,12 +134,12 @@ def _value(record: dict[str, Any], name: str) -> str:
 
 
 def _columns(rows: Sequence[Row], wanted: Sequence[str]) -> list[Column]:
-    """The columns wanted, without those that the rows have nothing for."""
+    """The columns wanted, or the usual ones. Peers that could not run have a column too."""
     usual = columns_for(rows)
     known = {c.header: c for c in (*parameter_columns(rows), *counter_columns(rows), *usual,
-                                   Column("idea", _idea, numeric=False),
+                                   *peer_columns(rows), Column("idea", _idea, numeric=False),
                                    Column("published", _others))}
-    return [known[name] for name in wanted if name in known] or usual
+    return [known[name] for name in _known(wanted, known)] or usual
 
 
 def _idea(row: Row) -> str:
@@ -179,7 +200,10 @@ def main(files: tuple[Path, ...], check: bool) -> None:
     """Make the embedded tables and lines of FILES anew."""
     for file in files:
         text = file.read_text(encoding="utf-8")
-        fresh = embedded(text, file)
+        try:
+            fresh = embedded(text, file)
+        except ArgumentError as problem:
+            raise click.ClickException(str(problem)) from problem
         if check and fresh != text:
             raise click.ClickException(f"{file}: its numbers are not those of the results; run "
                                        f"python -m gpukit.bench.embed {file}")

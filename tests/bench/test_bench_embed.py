@@ -71,16 +71,36 @@ def test_rows_and_columns_are_chosen_in_the_order_of_the_marker(tmp_path: Path) 
     assert len(got) == 4
 
 
-def test_a_column_asked_for_is_shown_though_all_rows_agree_and_missed_where_none_has_it(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_asked_for_is_shown_though_all_rows_agree(tmp_path: Path) -> None:
     write_ladder(tmp_path)
     content = json.loads((tmp_path / "ladder.json").read_text())
     for row in content["rows"]:
         row["launch"]["clk/mma"] = 128.01
     (tmp_path / "ladder.json").write_text(json.dumps(content))
-    got = table("ladder.json m=64 kernel clk/mma MHz", tmp_path / "page.md")
+    got = table("ladder.json m=64 kernel clk/mma MHz?", tmp_path / "page.md")
     assert got[0] == "| kernel | clk/mma |" and got[2] == "| matmul.k2 | 128.01 |"
-    assert "ladder.json has nothing for the column MHz" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["ladder.json MHz", "ladder.json kernel MHz m",
+                                   "ladder.json#summary geomean MHz"])
+def test_a_column_that_no_row_has_is_an_error(tmp_path: Path, words: str) -> None:
+    write_ladder(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- table: {words} -->\n<!-- end of table -->\n")
+    for check in ([], ["--check"]):
+        told = CliRunner().invoke(main, [str(page), *check])
+        assert told.exit_code == 1
+        assert "page.md: ladder.json has nothing for the column MHz; MHz? would" in told.output
+
+
+def test_a_peer_that_cannot_run_has_a_column(tmp_path: Path) -> None:
+    write_ladder(tmp_path)
+    content = json.loads((tmp_path / "ladder.json").read_text())
+    for row in content["rows"]:
+        row["peers"]["fa3"] = {"reason": "not installed"}
+    (tmp_path / "ladder.json").write_text(json.dumps(content))
+    got = table("ladder.json m=64 xfa3", tmp_path / "page.md")
+    assert got == ["| xfa3 |", "| ---: |", "| - |", "| - |"]
 
 
 def test_the_idea_of_a_row_of_gpukit_matmul_is_its_configuration(tmp_path: Path) -> None:
