@@ -34,7 +34,7 @@ template <int THREADS, int MOST> struct BlockDraw {
         left = rest, at = u32(first + i);
     }
 
-    // The sum of a round's masses, `mass(token)` each.
+    // The sum of a round's masses, `mass(mass.read(token))` each.
     template <class Mass> __device__ __forceinline__ u64 sum_of(u32 base, Mass mass) {
         u64 upto[RUN];
         const u64 sum = team::cta_sum<WARPS>(run_of(base, mass, upto), warps);
@@ -66,13 +66,19 @@ template <int THREADS, int MOST> struct BlockDraw {
         return all;
     }
 
-    // Of this thread's run of the round's tokens, one run after the other, the running sums.
+    // Of this thread's run of the round's tokens, one run after the other, the running sums. All are read
+    // before any is weighed.
     template <class Mass>
     __device__ __forceinline__ static u64 run_of(u32 base, Mass mass, u64 (&upto)[RUN]) {
+        const bool mine = threadIdx.x < ROUND / RUN;
+        decltype(mass.read(0)) raw[RUN];
+#pragma unroll
+        for (int j = 0; j < RUN; ++j)
+            if (mine) raw[j] = mass.read(base + threadIdx.x * RUN + j);
         u64 sum = 0;
 #pragma unroll
         for (int j = 0; j < RUN; ++j) {
-            if (threadIdx.x < ROUND / RUN) sum += mass(base + threadIdx.x * RUN + j);
+            if (mine) sum += mass(raw[j]);
             upto[j] = sum;
         }
         return sum;

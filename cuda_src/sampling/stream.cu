@@ -58,7 +58,7 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;
     const bool sums = !settings.greedy() && (!filtered || (settings.top_p < 1.0f && joint));
     Sketch sketch;
-    if (sums && !filtered && settings.top_p < 1.0f) sketch = row.sketch();
+    if (sketched(settings, filtered, row.blocks)) sketch = row.sketch();
     row.survey(stage, sums, Weigh(0.0f, settings.temperature), sketch);
     if (row.rank) {
         row.obey();

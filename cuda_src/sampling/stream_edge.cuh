@@ -16,8 +16,8 @@ template <class Row> struct EdgeFinder {
 
     typename Row::Shared& s;
     const Weigh weigh;
-    Upto before = {};  // what is before this thread's parts
-    u32 samples = 0;   // in all parts
+    Upto before = {}, own = {};  // what is before this thread's parts, and in them
+    u32 samples = 0;             // in all parts
 
     // From below, where weights are small and samples tell much: what is dropped is at most all - need,
     // give or take three standard deviations, or what fits the list.
@@ -44,6 +44,20 @@ template <class Row> struct EdgeFinder {
                        samples - at.before);
     }
 
+    // A key that about as many tokens reach: k, and what three standard deviations may lack.
+    __device__ __forceinline__ u32 reached_by(u32 k) {
+        auto& at = s.edge;
+        if (threadIdx.x == 0) at.part = 0;
+        add_up();
+        const u32 wanted = k + u32(3.0f * sqrtf((OF - 1.0f) * f32(k))) + Sketch::OF;
+        locate<&Upto::count>(samples - min(samples, wanted / Sketch::OF), [&](
+            u32 part, const Upto& before, const Upto&) {
+            at.part = f32(samples - before.count) > FITS ? 0 : part;
+        });
+        __syncthreads();
+        return at.part == 0 ? 0 : max(key::NOTHING + 1, key::of(key::clean(s.shape.from(at.part))));
+    }
+
     __device__ __forceinline__ Edge between(u32 part, u32 first, u32 last, f32 inside,
                                             u32 above) const {
         if (inside > FITS) {
@@ -60,9 +74,8 @@ template <class Row> struct EdgeFinder {
 
     // The parts' sums in their order: a scan over threads.
     __device__ __forceinline__ void add_up() {
-        Upto mine = {};
-        for (int i = 0; i < EACH; ++i) mine.add(part(threadIdx.x * EACH + i));
-        Upto upto = mine;
+        for (int i = 0; i < EACH; ++i) own.add(part(threadIdx.x * EACH + i));
+        Upto upto = own;
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
             const Upto below = upto.below(lanes);
@@ -74,7 +87,7 @@ template <class Row> struct EdgeFinder {
             if (w < threadIdx.x / 32) before.add(s.edge.warps[w]);
             samples += s.edge.warps[w].count;
         }
-        before.add({upto.count - mine.count, upto.square - mine.square, upto.mass - mine.mass});
+        before.add({upto.count - own.count, upto.square - own.square, upto.mass - own.mass});
     }
 
     __device__ __forceinline__ Upto part(u32 i) const {
@@ -83,13 +96,16 @@ template <class Row> struct EdgeFinder {
         return {n, f32(n) * w * w, n * Sketch::OF * mass_of(w)};
     }
 
-    // The part where the mass passes `below`: what is before it, and with it. Some thread has it, if any.
-    template <class Found> __device__ __forceinline__ void locate(u64 below, Found found) const {
+    // The part where the mass, or another sum, passes `below`: what is before it, and with it. Some thread
+    // has it, if any.
+    template <auto SUM = &Upto::mass, class Found>
+    __device__ __forceinline__ void locate(u64 below, Found found) const {
+        if (below < before.*SUM || before.*SUM + own.*SUM <= below) return;
         Upto here = before;
         for (int i = 0; i < EACH; ++i) {
             Upto with = here;
             with.add(part(threadIdx.x * EACH + i));
-            if (here.mass <= below && below < with.mass) found(threadIdx.x * EACH + i, here, with);
+            if (here.*SUM <= below && below < with.*SUM) found(threadIdx.x * EACH + i, here, with);
             here = with;
         }
     }
@@ -98,4 +114,19 @@ template <class Row> struct EdgeFinder {
 // Out of line, as other long ways.
 template <class Row> __device__ __noinline__ Edge find_edge(u64 dropped) {
     return EdgeFinder<Row>{here<typename Row::Shared>(), Row::again().weigher()}.find(dropped);
+}
+template <class Row> __device__ __noinline__ u32 find_reached(u32 k) {
+    return EdgeFinder<Row>{here<typename Row::Shared>(), Row::again().weigher()}.reached_by(k);
+}
+
+// Of how many groups' maxima k may be a k-th largest that tells: not of nearly all. 0 if there are too few.
+__device__ __forceinline__ bool maxima_tell(i32 k, const Blocks& blocks) {
+    return k <= LIST && k <= blocks.count * 32 / 4 * 3;
+}
+// Whether a sketch is worth its counting.
+__device__ __forceinline__ bool sketched(const Settings& settings, bool filtered, const Blocks& blocks) {
+    const i32 k = settings.top_k;
+    if (settings.greedy() || blocks.V <= LIST) return false;
+    if (!filtered) return settings.top_p < 1.0f;
+    return k > 0 && k < blocks.V && k <= LIST / 4 * 3 && !maxima_tell(k, blocks);
 }

@@ -17,6 +17,20 @@ template <class Ends> __device__ __noinline__ void draw_from_row() {
     });
 }
 
+// What a token adds to the running sum of a draw.
+template <class Source> struct KeptMass {
+    const Source& logits;
+    const Weigh weigh;
+    const u32 limit;
+    const f32 min_p;
+
+    __device__ __forceinline__ f32 read(u32 token) const { return logits.one(token); }
+    __device__ __forceinline__ u64 operator()(f32 logit) const {
+        const f32 x = key::clean(logit), e = weigh(x);
+        return key::of(x) >= limit && e >= min_p ? mass_of(e) : 0;
+    }
+};
+
 template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
     using Row = StreamRow<T, VEC, THREADS, CLUSTER, MOST>;
     static constexpr int WARPS = THREADS / 32;
@@ -173,10 +187,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
         u64 rest = row.random_below(mass);
         const int block = s.draw.which_block(rest, row.blocks.count);
         const Weigh own = sums ? Weigh(s.block_max[block], s.settings.temperature) : row.weigher();
-        auto value = [&](u32 token) {
-            const f32 x = key::clean(row.logits.one(token)), e = own(x);
-            return key::of(x) >= limit && e >= s.settings.min_p ? mass_of(e) : 0ull;
-        };
+        const KeptMass<decltype(row.logits)> value = {row.logits, own, limit, s.settings.min_p};
         double share = 0.0;
         if (sums) share = double(rest) / double(s.draw.block[block]);
         if (sums && row.blocks.rounds > 1) {
@@ -247,7 +258,11 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
         if (row.blocks.V <= LIST) return key::NOTHING + 1;
         u32 bound = filtered ? key_of_weight(s.settings.min_p) : key::NOTHING + 1;
         const i32 need = k ? k : filtered ? 0 : min(groups / 2, FEW);
-        if (need > LIST || need > groups / 4 * 3) return k && bound <= key::NOTHING + 1 ? 0 : bound;
+        if (!maxima_tell(need, row.blocks)) {
+            __syncthreads();  // what was just found of the row is known to all
+            if (k && s.shape.scale > 0.0f) bound = max(bound, find_reached<Row>(k));
+            return k && bound <= key::NOTHING + 1 ? 0 : bound;
+        }
         if (need)
             bound = max(bound, select<THREADS>(s.bins, {row.least, row.top}, need, need + need / 4,
                                                [&](auto add) {
@@ -259,6 +274,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
     // Whether all that is kept is on the list.
     __device__ __forceinline__ bool gathered(u32 bound, bool filtered, u64 all) {
         if (!row.gather(bound)) return false;
-        return filtered || listed_mass(s.listed, bound) >= fraction(top_p, all);
+        if (filtered) return s.listed >= u32(k) || bound <= key_of_weight(s.settings.min_p);
+        return listed_mass(s.listed, bound) >= fraction(top_p, all);
     }
 };

@@ -24,6 +24,7 @@ struct Rest {
     i32 V;
     bool fallback = false;
 
+    __device__ __forceinline__ static u32 read(u32 token) { return token; }
     __device__ __forceinline__ u64 operator()(u32 token) const {
         if (token >= u32(V)) return 0;
         const f32 q = probability(target[token]);
