@@ -173,9 +173,12 @@ def open_store(path: Path | None, *, resume: bool = False, force: bool = False) 
     continued with ``resume``, replaced with ``force``, and otherwise left alone.
 
     Raises:
-        ArgumentError: an unknown suffix, no right to write, a file in the way, or a file that
+        ArgumentError: both, an unknown suffix, no right to write, a file in the way, or a file that
             ``resume`` cannot read.
     """
+    if resume and force:
+        raise ArgumentError("--resume and --force exclude each other: one continues the file of "
+                            "--out, the other replaces it")
     if path is None:
         if resume:
             raise ArgumentError("--resume needs --out FILE, the file to continue")

@@ -32,6 +32,8 @@ ERRORS = [
     (("bench", "fake", "--format", "xml"), 2, "'xml' is not one of"),
     (("bench", "fake", "--sort", "price"), 2, "'price' is not one of"),
     (("bench", "fake", "--resume"), 2, "--resume needs --out"),
+    (("bench", "fake", "--out", "a.json", "--resume", "--force"), 2,
+     "--resume and --force exclude each other"),
     (("bench", "fake", "--out", "r.txt"), 2, "must end in .json, .csv or .md"),
     (("bench", "fake", "--out", GONE), 2, f"--out {GONE} cannot be written"),
     (("bench", "fake", "--out", GONE, "--device", "none"), 2, "cannot be written"),

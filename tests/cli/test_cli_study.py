@@ -74,6 +74,7 @@ def test_a_closed_pipe_ends_it_quietly(tmp_path):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--resume",), "--resume needs --out FOLDER"),
+    (("--resume", "--force", "--out", "a"), "--resume and --force exclude each other"),
     (("--report-only",), "--report-only needs --out FOLDER"),
     (("--arch", "sm_80"), "--arch and --listing go with --sass-only"),
     (("--sass-only", "--arch", "h100"), "arch='h100'"),
