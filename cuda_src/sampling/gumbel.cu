@@ -79,6 +79,7 @@ gumbel_argmax(const T* logits, const f32* temperature, const u64* seed, const i6
         u32 then = base + 32 * AHEAD;
         if (then % ROUND == 0) then += (CLUSTER * WARPS - 1) * ROUND;
         if (then < u32(V)) from.read(then, next);
+        bool entered = false;
 #pragma unroll
         for (int i = 0; i < AHEAD; i += 4) {
             const u32 token = base + from.at(warp::lane(), i);
@@ -88,12 +89,14 @@ gumbel_argmax(const T* logits, const f32* temperature, const u64* seed, const i6
             bool may = false;
 #pragma unroll
             for (int j = 0; j < 4; ++j) may |= race.may_win(x[i + j], bits[j]);
+            entered |= may;
             if (may)
 #pragma unroll
                 for (int j = 0; j < 4; ++j)
                     if (race.may_win(x[i + j], bits[j])) race.enter(x[i + j], token + j, bits[j]);
         }
-        race.raise(key::value(__reduce_max_sync(0xffffffff, key::of(race.most))));
+        if (__any_sync(0xffffffff, entered))
+            race.raise(key::value(__reduce_max_sync(0xffffffff, key::of(race.most))));
 #pragma unroll
         for (int i = 0; i < AHEAD; ++i) x[i] = next[i];
         base = then;
