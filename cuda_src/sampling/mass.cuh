@@ -24,6 +24,12 @@ struct Weigh {
                                                         1.44269504f * rest);
     }
 
+    // The same where the result is at least 2^-100 and the unit 1.
+    __device__ __forceinline__ f32 near(f32 x) const {
+        const f32 d = x - max, y = d * scale, e = ptx::ex2(y);
+        return fmaf(e * 0.693147181f, fmaf(d, low, fmaf(d, scale, -y)), e);
+    }
+
     __device__ __forceinline__ f32 operator()(f32 x) const {
         const f32 d = x - max;
         const f32 y = fmaxf(d * scale, -200.0f);

@@ -55,7 +55,19 @@ template <class Row> struct StreamSweep {
     // Few logits of many are listed, but some of most warps' 32: what all of them cost is what counts.
     __device__ __forceinline__ void list() {
         const Weigh weigh = row.weigher();
-        const f32 min_p = s.settings.min_p, least = key::least(order.low), most = key::most(order.high);
+        const f32 min_p = s.settings.min_p, most = key::most(order.high);
+        if (min_p == 0.0f && weigh.unit == 1.0f && weigh(most) > 1e-30f)
+            list(most, [&](f32 x) { return weigh.near(x); });
+        else
+            list(most, [&](f32 x) {
+                const f32 e = weigh(x);
+                return e >= min_p ? e : 0.0f;
+            });
+        if (Row::CTAS > 1) hand_over();
+    }
+
+    template <class Value> __device__ __forceinline__ void list(f32 most, Value value) {
+        const f32 least = key::least(order.low);
         u64 total = 0;
         each([&](u32 base, const f32 (&x)[AHEAD]) {
             Mass sum;
@@ -64,8 +76,8 @@ template <class Row> struct StreamSweep {
             for (int i = 0; i < AHEAD; ++i) {
                 const bool above = x[i] > most;
                 bits |= !above && x[i] >= least ? 1u << i : 0u;
-                const f32 e = weigh(x[i]);
-                sum.add(Mass::of(above && e >= min_p ? e : 0.0f));
+                const f32 e = value(x[i]);
+                sum.add(Mass::of(above ? e : 0.0f));
             }
             total += sum.total();
             while (__any_sync(0xffffffff, bits))
@@ -75,13 +87,12 @@ template <class Row> struct StreamSweep {
             if (warp::lane() == 0) dsmem::store(dsmem::at(&s.draw.block[block], 0), total);
             total = 0;
         });
-        if (Row::CTAS > 1) hand_over();
     }
 
     // Onto this CTA's list. Registers have no index: the logit is read again.
     __device__ __forceinline__ void put(u32 token) {
         const u32 at = atomicAdd(&s.listed, 1u);
-        if (at < LIST) s.key[at] = key::of(key::clean(row.logits.one(token))), s.token[at] = token;
+        if (at < LIST) s.key[at] = key::of(key::clean(to_f32(row.logits.row[token]))), s.token[at] = token;
     }
 
     // Adds this CTA's list to that of CTA 0; its own is empty again.
