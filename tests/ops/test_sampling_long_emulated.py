@@ -21,6 +21,7 @@ from gpukit.reference.sampling import Settings
 V = 4700  # more than twice the list
 SHARED = {"threads": 256, "cluster": 2}
 SLACK = 1e-6
+ROUND = 1024  # tokens of a block, 32 per lane
 
 
 def rows_of(kind: str, seed: int = 0) -> Any:
@@ -71,6 +72,27 @@ def test_sets_probabilities_and_tokens(kind: str, settings: Settings) -> None:
 @pytest.mark.parametrize("kind", ["equal", "huge"])
 def test_rows_whose_values_tell_nothing_apart(kind: str, settings: Settings) -> None:
     x = rows_of(kind)
+    judge(*draw(x, settings), x, settings)
+
+
+def counted_first() -> Any:
+    """Where the tokens are that a sketch counts: of a lane's 32 every ninth."""
+    token = np.arange(V)
+    return np.isin(token % ROUND // 128 * 4 + token % 4, range(0, 32, 9))
+
+
+@pytest.mark.parametrize("misled", [-0.3, 0.3, -2.0])
+def test_a_sketch_that_misleads_costs_readings_alone(misled: float) -> None:
+    """What it counts is below all others, or above: the nucleus ends beside where it says."""
+    x, settings = rows_of("flat"), Settings(1.0, 0, 0.9)
+    x[0, counted_first()] += np.float32(misled)
+    judge(*draw(x, settings), x, settings)
+
+
+@pytest.mark.parametrize("misled", [0.0, -2.0])
+def test_a_large_k_is_bounded_by_a_sketch_or_not_at_all(misled: float) -> None:
+    x, settings = rows_of("wide"), Settings(1.0, 1100, 0.95)
+    x[0, counted_first()] += np.float32(misled)
     judge(*draw(x, settings), x, settings)
 
 
