@@ -12,7 +12,6 @@ STAGES = (1, 2, 3, 4, 6)
 CLUSTERS = (1, 2, 4, 8)
 CUTS = ("grid", "even")
 NARROW_DIMS = (64, 96, 128, 192, 256)  # of an 8-bit cache
-WARPGROUP_DIMS = (64, 128, 192, 256)
 STEP = 64  # keys of the transposed kernel's step
 _WARPS = 4  # of its CTAs
 _ELEMENT = 2
@@ -62,12 +61,13 @@ def shared_bytes(tunables: Tunables) -> int:
     rings = warps * 2 * stages * TILE * pitch
     board = warps * rows * ((dim + 4) * 4 + 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
-    return rows * pitch + max(rings, board + exchange) + _open(tunables)
+    return rows * pitch + max(rings, board + exchange) + _lists(tunables, warps)
 
 
-def _open(tunables: Tunables) -> int:
-    """Pieces of an even cut that are parts."""
-    return 128 if tunables["cut"] == "even" else 0
+def _lists(tunables: Tunables, warps: int) -> int:
+    """Entries of the page table; pieces of an even cut that are parts."""
+    entries = 0 if tunables["pages"] == "none" else 4 * TILE * warps * int(tunables["stages"])
+    return entries + (128 if tunables["cut"] == "even" else 0)
 
 
 def narrow_bytes(tunables: Tunables) -> int:
@@ -76,7 +76,7 @@ def narrow_bytes(tunables: Tunables) -> int:
     rings = warps * 2 * stages * TILE * (dim + 16)
     board = warps * rows * ((dim + 4) * 4 + 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
-    return rows * (dim * _ELEMENT + 16 + 4) + max(rings, board + exchange) + _open(tunables)
+    return rows * (dim * _ELEMENT + 16 + 4) + max(rings, board + exchange) + _lists(tunables, warps)
 
 
 _VARIANTS: tuple[dict[str, Value], ...] = (
@@ -126,33 +126,36 @@ def together_bytes(tunables: Tunables) -> int:
     """Queries, weights, the ring of tiles, maxima; states of warps meet behind the ring where the
     next piece's tiles fill it already, otherwise in its place."""
     dim, rows, stages = (int(tunables[name]) for name in ("dim", "rows", "stages"))
-    ring = 2 * stages * STEP * dim * _ELEMENT
-    board = rows * ((dim + 4) * 4 + _WARPS * 8)
+    transposed = tunables["form"] == "transposed"
+    wide = -(-dim // 64) * 64
+    ring = 2 * stages * STEP * wide * _ELEMENT
+    board = rows * ((dim + 4) * 4 + (_WARPS if transposed else 1) * 8)
     exchange = rows * dim * 8 if int(tunables["cluster"]) > 1 else 0
-    own = rows * (dim * _ELEMENT + 128 + _WARPS * 4)
+    own = rows * (wide * _ELEMENT + (128 if transposed else 0) + _WARPS * 4)
     whole = ring + board if tunables["cut"] == "even" else max(ring, board + exchange)
-    return own + whole + _open(tunables)
+    return own + whole + _lists(tunables, _WARPS)
 
 
 D7 = KernelSpec(
     name="attention.decode.d7",
     source="attention/decode/d7_transposed.cu",
-    entry="d7_transposed<{dtype}, {dim}, {rows}, {stages}, {cluster}, Pages::{pages}, "
-          "Extra::{extra}, Cut::{cut}, {blocks}>",
+    entry="d7_transposed<{dtype}, {dim}, form::{form}, {rows}, {stages}, {cluster}, "
+          "Pages::{pages}, Extra::{extra}, Cut::{cut}, {blocks}>",
     summary="the transposed form on wgmma: keys on M, a group's query rows on N",
     archs=("sm_90a",),
     tunables=(
-        *(tunable for tunable in D6.tunables if tunable.name not in ("dim", "form", "warps")),
-        Tunable("dim", WARPGROUP_DIMS, 128, "head dim"),
-        Tunable("rows", WARPGROUP_ROWS, 8, "query rows of a CTA, the MMA's N"),
+        *(tunable for tunable in D6.tunables if tunable.name not in ("form", "warps")),
+        Tunable("form", ("transposed", "upright"), "transposed", "keys on the MMA's M, or queries"),
+        Tunable("rows", WARPGROUP_ROWS, 8, "query rows of a CTA, the MMA's N; 64 upright"),
     ),
     params=_PARAMS,
     shared_bytes=together_bytes,
     variants=({"cut": "even", "stages": 3}, {"rows": 16, "dtype": "f16", "cut": "even"},
               {"rows": 32, "pages": "whole"}, {"rows": 64, "cluster": 8},
-              {"dim": 64, "pages": "any", "cut": "even"}, {"dim": 256, "stages": 1},
+              {"dim": 64, "pages": "any", "cut": "even"}, {"dim": 256, "stages": 1}, {"dim": 80},
+              {"dim": 96, "cut": "even", "pages": "whole"},
               {"extra": "bias"}, {"extra": "relative", "rows": 32},
-              {"dim": 256, "stages": 3, "rows": 32}),
+              {"dim": 256, "stages": 3, "rows": 32}, {"form": "upright", "rows": 64}),
     requires=D6.requires,
 )
 

@@ -35,7 +35,8 @@ def test_pages_have_no_layout(family):
 @pytest.mark.parametrize("options", [
     {}, {"layout": "bhsd"}, {"page": "16"}, {"page": "1", "parts": "2"}, {"kernel": "plain"},
     {"kernel": "transposed", "tokens": "3"}, {"kernel": "warpgroup", "heads": "20/2"},
-    {"cache": "e4m3", "page": "16"}, {"lengths": "mixed", "cut": "even", "parts": "3"}])
+    {"cache": "e4m3", "page": "16"}, {"lengths": "mixed", "cut": "even", "parts": "3"},
+    {"table": "shared", "page": "4", "kernel": "upright"}])
 def test_the_check_takes_the_right_answer_alone(family, options):
     case = prepared(family, **options)
     case.poison()
@@ -65,6 +66,12 @@ def test_bytes_of_mixed_lengths_and_an_8_bit_cache(family):
     assert case.bytes_moved == 2 * keys * 2 * 64 + 2 * 2 * 3 * 4 * 64
 
 
+def test_sequences_that_share_pages_read_a_small_cache(family):
+    case = prepared(family, batch="3", length="64", heads="4/2", page="16", table="shared")
+    assert case.caches[0].k.shape == (4, 16, 2, 64)
+    assert case.bytes_moved > 2 * case.footprint
+
+
 def test_a_cut_may_be_asked_for(family):
     even = prepared(family, cut="even").launch
     assert even["cut"] == "even" and even["parts"] * 2 > 100
@@ -76,6 +83,7 @@ def test_what_transposing_was_predicted_to_gain(family):
     gains = [prepared(family, heads=f"{n}/1").launch["predicted"] for n in (1, 8, 16)]
     assert gains == [1.9, 1.9, 1.7]
     assert "predicted" not in prepared(family, kernel="plain").launch
+    assert "predicted" not in prepared(family, kernel="upright").launch
 
 
 def test_an_8_bit_cache_has_one_kernel(family):

@@ -124,8 +124,12 @@ def error_of(got: tuple[np.ndarray, np.ndarray], given: Inputs, case: Case, b: i
 
 
 def cut(form: str, cluster: int = 1, parts: int = 1, warps: int = 2, stages: int = 2) -> Config:
-    return Config(form, 4 if form.startswith("warpgroup") else warps, stages, cluster, 1, parts)
+    return Config(form, _warps(form, warps), stages, cluster, 1, parts)
 
 
 def even(form: str, gangs: int, stages: int = 2) -> Config:
-    return Config(form, 4 if form.startswith("warpgroup") else 2, stages, 1, 1, gangs, "even")
+    return Config(form, _warps(form, 2), stages, 1, 1, gangs, "even")
+
+
+def _warps(form: str, given: int) -> int:
+    return 4 if form.startswith(("warpgroup", "upright")) else given

@@ -72,6 +72,23 @@ def test_even_cuts_and_pages(form: str, ctas: int, page: int) -> None:
     assert attend(case, replace(even(form, ctas), warps=4)) <= 1
 
 
+@pytest.mark.parametrize("page", [0, 16, 2])
+@pytest.mark.parametrize("config", [
+    cut("upright_64", 1, 3), cut("upright_64", 8), even("upright_64", 33)], ids=str)
+def test_the_warpgroup_form_upright(config: Config, page: int) -> None:
+    if devices.get("cuda:0").properties.capability[0] != 9:
+        pytest.skip("needs wgmma")
+    assert attend(replace(SKEWED, page=page), config) <= 1
+
+
+@pytest.mark.parametrize("form", ["transposed_8", "warpgroup_8", "narrow_8"])
+def test_scores_that_rise_by_little_and_by_much(form: str) -> None:
+    slopes = np.array([0.05, 0.2, 1, -0.03], np.float32)
+    case = Case((1900, 400), 1920, page=16, queries="bf16" if form == "narrow_8" else "")
+    rules = replace(CAUSAL, alibi=slopes)
+    assert attend(case, replace(even(form, 33), warps=4), rules, alibi=slopes) <= 1
+
+
 @pytest.mark.parametrize("lengths", [(0,) * 40, (1,) * 40, tuple(range(0, 4000, 100)),
                                      (4000, *[3] * 39), tuple(range(40))], ids=len)
 @pytest.mark.parametrize("queries", ["", "bf16"])

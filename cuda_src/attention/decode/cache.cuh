@@ -42,41 +42,62 @@ template <int ROWS> struct Swizzled {
     }
 };
 
+// The largest power of two that divides both this and a warp's size.
+__device__ constexpr int common_power(int pieces) {
+    return pieces % warp::SIZE ? pieces & -pieces : warp::SIZE;
+}
+
 template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
     static constexpr int ELEMENTS = 16 / sizeof(T), PIECES = DIM / ELEMENTS;  // of 16 bytes
     static constexpr int COPIES = TILE * PIECES / warp::SIZE;
     static_assert(DIM % 16 == 0 && TILE * PIECES % warp::SIZE == 0);
-    // Where copies differ in row and column their addresses are kept in registers: too many.
-    static constexpr int UNROLL = DIM > 128 && PIECES % warp::SIZE ? 3 : COPIES;
+    // After PERIOD copies a lane is in the same column again, DOWN rows further.
+    static constexpr int PERIOD = PIECES / common_power(PIECES);
+    static constexpr int DOWN = PERIOD * warp::SIZE / PIECES;
+    static constexpr int UNROLL = sizeof(T) == 1 && DIM == 256 ? 2 : COPIES;  // or registers spill
+    static constexpr int ENTRIES = PAGES == Pages::any ? TILE : 1;  // of the table, for a tile
 
     const u32* table;  // the sequence's pages
     i32 shift;         // log2 of the rows of a page
     Span span;
 
-    // What the table says of the tile that starts at this key: its page, or that of this lane's
-    // key.
+    // What this lane is to look up for the tile that starts at this key: the tile's page, or that
+    // of one of its keys.
+    __device__ __forceinline__ i32 asked(i32 tile) const {
+        return PAGES == Pages::any ? tile + warp::lane() % TILE : max(span.first, tile);
+    }
     __device__ __forceinline__ u32 look_up(i32 tile) const {
         if constexpr (PAGES == Pages::none) return 0;
-        const i32 lane = PAGES == Pages::any ? warp::lane() % TILE : max(span.first - tile, 0);
-        return span.has(tile + lane) ? table[(tile + lane) >> shift] : 0;
+        const i32 key = asked(tile);
+        return span.has(key) ? table[key >> shift] : 0;
     }
-
+    // The same, on its way to shared memory, an entry per lane.
+    __device__ __forceinline__ void fetch_entries(u32* to, i32 tile) const {
+        const i32 key = asked(tile), lane = warp::lane();
+        if (lane < ENTRIES)
+            cp_async::copy<4>(to + lane, table + (key >> shift), span.has(key) ? 4 : 0);
+    }
+    // Bytes from the base to the row of the tile that this lane has the page of; to its first one,
+    // where that tells of all.
+    __device__ __forceinline__ i64 offset(const Rows<T>& rows, i32 tile, u32 page) const {
+        const i32 in_page = (1 << shift) - 1, row = PAGES == Pages::any ? asked(tile) : tile;
+        if constexpr (PAGES == Pages::none) return tile * rows.row * sizeof(T);
+        return (page * rows.page + (row & in_page) * rows.row) * sizeof(T);
+    }
     __device__ __forceinline__ void fetch(u8* slot, const Rows<T>& rows, i32 tile, u32 page) const {
-        const i32 in_page = (1 << shift) - 1;
-        const T* from = rows.base;
-        if constexpr (PAGES == Pages::none) from += i64(tile) * rows.row;
-        if constexpr (PAGES == Pages::whole)
-            from += page * rows.page + i64(tile & in_page) * rows.row;
+        const i64 own = offset(rows, tile, page), row = rows.row * sizeof(T);
+        const u32 before = span.first - tile, seen = max(0, span.last - span.first);
+        const u8* base = reinterpret_cast<const u8*>(rows.base);
+        const u8* at[PERIOD];
 #pragma unroll UNROLL
         for (int i = 0; i < COPIES; i++) {
             const int piece = i * warp::SIZE + warp::lane();
             const int r = piece / PIECES, column = piece % PIECES;
-            const T* row = from + r * rows.row;
-            if constexpr (PAGES == Pages::any)
-                row = from + __shfl_sync(0xffffffff, page, r) * rows.page +
-                      ((tile + r) & in_page) * rows.row;
-            cp_async::copy<16, false>(slot + PLACE::at(r, column), row + column * ELEMENTS,
-                                      span.has(tile + r) ? 16 : 0);
+            const u8*& from = at[i % PERIOD];
+            if (PAGES == Pages::any) from = base + __shfl_sync(0xffffffff, own, r) + column * 16;
+            else if (i < PERIOD) from = base + own + r * row + column * 16;
+            else from += DOWN * row;
+            cp_async::copy<16, false>(slot + PLACE::at(r, column), from, r - before < seen ? 16 : 0);
         }
     }
 };

@@ -63,8 +63,9 @@ template <int ROWS, int DIM, int WARPS, bool SHARED> struct Board {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int row = F::row(F::entry(n, e));
-                if (row < rows)
-                    values[(warp % ARRAYS * ROWS + row) * PITCH + F::dim(n, e)] = f.value(n, e);
+                const int dim = F::dim(n, e);  // MMAs may have more
+                if (row < rows && (DIM % 64 == 0 || dim < DIM))
+                    values[(warp % ARRAYS * ROWS + row) * PITCH + dim] = f.value(n, e);
             }
 #pragma unroll
         for (int i = 0; i < F::ENTRIES; i++)

@@ -2,7 +2,7 @@
 //
 //   grid  Every unit (a block of query rows of a KV head of a sequence) is cut into as many parts,
 //         a CTA each: (units, parts x CLUSTER, sequences).
-//   even  The steps of all sequences stand in one line, cut into equal pieces whatever the lengths.
+//   even  The tiles of all sequences stand in one line, cut into equal pieces whatever the lengths.
 //         A gang of CTAs has a piece, one CTA for every unit: (units, gangs). It ends a sequence
 //         that others began, has whole ones, begins one. The units of a gang read neighbouring
 //         bytes at the same time, which memory likes.
@@ -27,13 +27,13 @@ template <class S> struct Pieces<S, Cut::grid> {
 
     template <class A> __device__ __forceinline__ Piece take(const A& x) const {
         const i32 sequence = blockIdx.z, unit = blockIdx.x, length = x.length(sequence);
-        const auto all = Steps<S::STEP>::of(x, length);
+        const auto all = Tiles::of(x, length);
         const i32 own = blockIdx.y, shares = gridDim.y;
         i32 share = all.count, rest = 0;
         if (shares > 1) share = all.count / shares, rest = all.count % shares;
         const i64 place = i64(sequence) * gridDim.x + unit;
         const i64 states = place * (shares / S::CLUSTER);
-        return {sequence, unit, length, (all.begin + share * own + min(own, rest)) * S::STEP,
+        return {sequence, unit, length, (all.begin + share * own + min(own, rest)) * TILE,
                 share + (own < rest), own / S::CLUSTER, shares / S::CLUSTER, states, states,
                 place * S::CLUSTER + own % S::CLUSTER};
     }
@@ -41,12 +41,12 @@ template <class S> struct Pieces<S, Cut::grid> {
 
 // The numbers below are the same in all threads.
 template <class S> struct Pieces<S, Cut::even> {
-    using Here = Steps<S::STEP>;
+    using Here = Tiles;
 
-    i32 share, rest;     // gang g takes share + (g < rest) steps
-    i32 sequence, step;  // where it stands
+    i32 share, rest;     // gang g takes share + (g < rest) tiles
+    i32 sequence, tile;  // where it stands
     i32 length, next;    // of the sequence, and of the one after it
-    i32 at, end;         // in the line of all steps: where it stands, and ends
+    i32 at, end;         // in the line of all tiles: where it stands, and ends
     Here here;
 
     template <class A> __device__ __forceinline__ explicit Pieces(const A& x) {
@@ -62,28 +62,28 @@ template <class S> struct Pieces<S, Cut::even> {
     __device__ __forceinline__ bool more() const { return at < end; }
 
     template <class A>
-    __device__ __forceinline__ i32 steps_of(const A& x, i32 sequence) const {
+    __device__ __forceinline__ i32 tiles_of(const A& x, i32 sequence) const {
         return sequence < x.sequences ? Here::of(x, x.length(sequence)).count : 0;
     }
     template <class A> __device__ __forceinline__ i32 total(const A& x) const {
-        if (!x.lengths) return steps_of(x, 0) * x.sequences;
+        if (!x.lengths) return tiles_of(x, 0) * x.sequences;
         i32 sum = 0;
 #pragma unroll 4
-        for (i32 i = warp::lane(); i < x.sequences; i += warp::SIZE) sum += steps_of(x, i);
+        for (i32 i = warp::lane(); i < x.sequences; i += warp::SIZE) sum += tiles_of(x, i);
 #pragma unroll
         for (int bit = 1; bit < warp::SIZE; bit *= 2) sum += __shfl_xor_sync(ALL_LANES, sum, bit);
         return sum;
     }
-    // The sequence that has step `at` of the line, and which step of it that is.
+    // The sequence that has tile `at` of the line, and which tile of it that is.
     template <class A> __device__ __forceinline__ void find(const A& x) {
         if (x.lengths) return search(x);
-        const i32 each = steps_of(x, 0);
-        sequence = at / each, step = at % each;
+        const i32 each = tiles_of(x, 0);
+        sequence = at / each, tile = at % each;
     }
     template <class A> __device__ __forceinline__ void search(const A& x) {
         i32 left = at;
         for (i32 base = 0;; base += warp::SIZE) {
-            const i32 own = steps_of(x, base + warp::lane());
+            const i32 own = tiles_of(x, base + warp::lane());
             i32 upto = own;
 #pragma unroll
             for (int by = 1; by < warp::SIZE; by *= 2) {
@@ -94,7 +94,7 @@ template <class S> struct Pieces<S, Cut::even> {
             if (beyond) {
                 const int lane = __ffs(beyond) - 1;
                 sequence = base + lane;
-                step = left - __shfl_sync(ALL_LANES, upto - own, lane);
+                tile = left - __shfl_sync(ALL_LANES, upto - own, lane);
                 return;
             }
             left -= __shfl_sync(ALL_LANES, upto, warp::SIZE - 1);
@@ -105,24 +105,24 @@ template <class S> struct Pieces<S, Cut::even> {
         here = Here::of(x, length);
         next = x.length(min(sequence + 1, x.sequences - 1));  // on its way until it is needed
     }
-    // The gang that has this step of the line.
-    __device__ __forceinline__ i32 owner(i32 step) const {
+    // The gang that has this tile of the line.
+    __device__ __forceinline__ i32 owner(i32 tile) const {
         const i32 longer = rest * (share + 1);
-        return step < longer ? step / (share + 1) : rest + (step - longer) / max(1, share);
+        return tile < longer ? tile / (share + 1) : rest + (tile - longer) / max(1, share);
     }
     // A gang ends at most one sequence that others began, and begins at most one that others go on
     // with: two states for each of its CTAs.
     template <class A> __device__ __forceinline__ Piece take(const A& x) {
-        const i32 steps = min(end - at, here.count - step), start = at - step;
+        const i32 tiles = min(end - at, here.count - tile), start = at - tile;
         const i32 own = blockIdx.y, gangs = gridDim.y, unit = blockIdx.x;
-        const i32 first = step ? owner(start) : own;
-        const i32 last = step + steps < here.count ? owner(start + here.count - 1) : own;
+        const i32 first = tile ? owner(start) : own;
+        const i32 last = tile + tiles < here.count ? owner(start + here.count - 1) : own;
         const i64 states = i64(unit) * gangs * 2 + first;
-        const Piece piece{sequence, unit, length, (here.begin + step) * S::STEP, steps,
+        const Piece piece{sequence, unit, length, (here.begin + tile) * TILE, tiles,
                           own - first, last - first + 1, states + gangs, states,
                           i64(unit) * gangs + first};
-        at += steps;
-        if (any()) sequence++, step = 0, enter(x, next);
+        at += tiles;
+        if (any()) sequence++, tile = 0, enter(x, next);
         return piece;
     }
 };

@@ -2,14 +2,21 @@
 //
 // wgmma multiplies 64 rows whatever there are. With queries on M, a group of 4 or 8 uses a
 // sixteenth or an eighth of it; with keys on M nothing is wasted, N being as small as 8
-// (transposed.cuh). Splitting, pages and combining are those of kernel 6.
+// (transposed.cuh). Splitting, pages and combining are those of kernel 6. The form with queries on
+// M (upright.cuh) is there to be compared.
 #include "attention/decode/transposed.cuh"
 
 using decode::Cut;
 using decode::Extra;
 using decode::Pages;
 
-template <class T, int DIM, int ROWS, int STAGES, int CLUSTER, Pages PAGES, Extra EXTRA,
+namespace form {
+template <class T, int DIM, int ROWS> using transposed = decode::Warpgroup<T, DIM, ROWS>;
+template <class T, int DIM, int ROWS>
+using upright = decode::Upright<T, DIM, ROWS, decode::STEP_KEYS>;
+}  // namespace form
+
+template <class T, int DIM, template <class, int, int> class FORM, int ROWS, int STAGES, int CLUSTER, Pages PAGES, Extra EXTRA,
           Cut CUT, int BLOCKS>
 __global__ void __cluster_dims__(1, CLUSTER, 1) __launch_bounds__(128, BLOCKS)
 d7_transposed(const T* q, const T* k, const T* v, T* out, f32* lse, const u32* lengths,
@@ -20,7 +27,7 @@ d7_transposed(const T* q, const T* k, const T* v, T* out, f32* lse, const u32* l
               i64 extra_token, i64 extra_head, i32 extent, i32 shift, i32 sequences, i32 keys,
               i32 tokens, i32 group, i32 heads, i32 left, i32 right, i32 chunk, f32 scale,
               f32 cap_in, f32 cap) {
-    using Form = decode::Warpgroup<T, DIM, ROWS>;
+    using Form = FORM<T, DIM, ROWS>;
     using S = decode::Together<Form, DIM, STAGES, CLUSTER, PAGES, EXTRA, CUT>;
     const bool paged = PAGES != Pages::none;  // the batch stride is then that of pages
     decode::decode_together<S>(decode::Arguments<T, T, T>{

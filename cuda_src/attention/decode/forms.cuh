@@ -16,6 +16,8 @@
 
 namespace decode {
 
+constexpr u32 ALL_LANES = 0xffffffff;
+
 __device__ __forceinline__ u32 pack_pair(bf16, f32 low, f32 high) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
     u32 bits;
@@ -62,7 +64,9 @@ template <class T_, int DIM> struct Plain {
         return n * 8 + warp::lane() % 4 * 2 + e % 2;
     }
     static __device__ __forceinline__ int dim(int n, int e) { return key(n, e); }
-    __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}  // no other warp has these keys
+    // No other warp has these keys.
+    __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}
+    __device__ __forceinline__ bool any(bool mine) const { return __any_sync(ALL_LANES, mine); }
 
     __device__ __forceinline__ void load_queries(const u8* rows) {
         queries = static_cast<u32>(__cvta_generic_to_shared(rows));
@@ -122,6 +126,7 @@ template <class T_, int DIM, int ROWS_> struct Transposed {
     static __device__ __forceinline__ int key(int, int e) { return warp::lane() / 4 + e / 2 * 8; }
     static __device__ __forceinline__ int dim(int n, int e) { return n / N * 16 + key(n, e); }
     __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}
+    __device__ __forceinline__ bool any(bool mine) const { return __any_sync(ALL_LANES, mine); }
 
     __device__ __forceinline__ void load_queries(const u8* rows) {
         queries = static_cast<u32>(__cvta_generic_to_shared(rows));

@@ -24,7 +24,7 @@ template <class T_, int DIM, int ROWS_> struct Narrow {
     static constexpr int SCORES = N, SUMS = DIM / 16 * N;
     static constexpr u32 LANES = 28;
     static constexpr int CHAINS = N == 1 ? 2 : 1;  // then an MMA need not wait for the one before
-    static constexpr f32 LIFT = 32768.0f;  // of weights
+    static constexpr f32 LIFT = 2048.0f;  // of weights: they stay below 2^15
     static_assert(ROWS % 8 == 0 && DIM % 32 == 0);
 
     uint2 q[HELD<DIM> ? DIM / 16 : 1][N];
@@ -45,6 +45,7 @@ template <class T_, int DIM, int ROWS_> struct Narrow {
         return n / N * 16 + warp::lane() / 4 * 2 + e / 2;
     }
     __device__ __forceinline__ void meet(f32 (&)[ENTRIES]) const {}
+    __device__ __forceinline__ bool any(bool mine) const { return __any_sync(ALL_LANES, mine); }
 
     __device__ __forceinline__ void load_queries(const u8* rows) {
         queries = rows + warp::lane() / 4 * QUERY_PITCH + warp::lane() % 4 * 8;

@@ -1,18 +1,19 @@
-// The running softmax of one warp over its tiles: maximum and sum of every query row, sums of
-// values rescaled when a maximum grows. A row that has seen no key yet has the maximum minus
-// infinity.
+// The running softmax of one warp over its tiles: sum of every query row, relative to its largest
+// score or one near it; sums of values, rescaled when that grows. A row that has seen no key yet has
+// the maximum minus infinity.
 #pragma once
 
 #include "attention/decode/forms.cuh"
 
 namespace decode {
 
-constexpr u32 ALL_LANES = 0xffffffff;
-
 __device__ __forceinline__ f32 minus_infinity() { return __int_as_float(0xff800000); }
 
 // Weights are 2^(score - shift): any finite shift will do for a row without keys.
 __device__ __forceinline__ f32 finite(f32 top) { return top == minus_infinity() ? 0.0f : top; }
+
+// Scores may be beyond the maximum by this much, so that few tiles move it: weights are up to 2^4.
+constexpr f32 SLACK = 4.0f;
 
 // What a query row needs: where it stands, the keys it sees, its ALiBi slope.
 struct Query {
@@ -69,9 +70,13 @@ template <class F> struct Softmax {
             }
     }
 
-    // New maxima, of all lanes (and, by `meet`, warps) that share a row; most tiles bring none.
+    // New maxima, of all lanes (and, by `meet`, warps) that share a row; most tiles need none, and
+    // lanes need not ask each other for that.
     __device__ __forceinline__ void raise(F& f, f32 (&grown)[F::ENTRIES]) {
         bool higher = false;
+#pragma unroll
+        for (int i = 0; i < F::ENTRIES; i++) higher |= grown[i] > top[i] + SLACK;
+        if (!f.any(higher)) return;
 #pragma unroll
         for (int i = 0; i < F::ENTRIES; i++) {
 #pragma unroll
@@ -80,9 +85,6 @@ template <class F> struct Softmax {
                     grown[i] = fmaxf(grown[i], __shfl_xor_sync(ALL_LANES, grown[i], bit));
         }
         f.meet(grown);
-#pragma unroll
-        for (int i = 0; i < F::ENTRIES; i++) higher |= grown[i] > top[i];
-        if (!__any_sync(ALL_LANES, higher)) return;
         f32 factor[F::ENTRIES];
 #pragma unroll
         for (int i = 0; i < F::ENTRIES; i++) {

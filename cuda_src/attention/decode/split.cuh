@@ -35,17 +35,18 @@ struct Split {
     using Keys = Cache<KV, DIM, PAGES, Tile>;
     using States = Board<FORM::ROWS, DIM, WARPS, false>;
 
-    static constexpr int STEP = TILE;  // keys that one CTA or another has as a whole
     static constexpr int SLOT = TILE * Tile::PITCH, WARP_OFFSET = 2 * STAGES * SLOT;
-    // Bytes in front of the rings: queries, a factor of each row, pieces that are parts.
+    // Shared memory, in bytes: queries, a factor of each row, pieces that are parts, table entries,
+    // rings.
     static constexpr int FACTORS = FORM::ROWS * Queries::PITCH;
     static constexpr int OPEN = FACTORS + (SCALED ? FORM::ROWS * 4 : 0);
-    static constexpr int QUERIES = OPEN + (CUT == Cut::even ? OPEN_BYTES : 0);
+    static constexpr int TABLE = OPEN + (CUT == Cut::even ? OPEN_BYTES : 0);
+    static constexpr int RING = TABLE + table_bytes(PAGES, WARPS, STAGES);
     static constexpr int ITEMS = DIM / 4;  // of a query row
 
     // Every WARPS-th of a CTA's is this warp's.
-    static __device__ __forceinline__ i32 tiles(i32 steps) {
-        return max(0, (steps - warp::index() + WARPS - 1) / WARPS);
+    static __device__ __forceinline__ i32 own(i32 tiles) {
+        return max(0, (tiles - warp::index() + WARPS - 1) / WARPS);
     }
 };
 
@@ -78,7 +79,7 @@ template <class S, class A>
 __device__ __forceinline__ void decode_piece(const A& x, const Work<S>& work, u8* memory,
                                              Open<S>& open) {
     using Form = typename S::Form;
-    Walk<S> walk(x, work, memory + S::QUERIES);
+    Walk<S> walk(x, work, memory);
     walk.fill(memory, x, work);
     if constexpr (S::SCALED) widen_queries<S>(memory, x, work);
     Form form;
@@ -94,10 +95,10 @@ __device__ __forceinline__ void decode_piece(const A& x, const Work<S>& work, u8
     softmax.close();
     cp_async::wait_all();
     __syncthreads();  // rings become the board
-    const typename S::States board(memory + S::QUERIES);
+    const typename S::States board(memory + S::RING);
     board.put(form, softmax, warp::index(), work.rows);
     __syncthreads();
-    if constexpr (S::CUT == Cut::grid) combine<S>(x, work, board, memory + S::QUERIES);
+    if constexpr (S::CUT == Cut::grid) combine<S>(x, work, board, memory + S::RING);
     else open.deliver(x, work, board);
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "attention/decode/finish.cuh"
+#include "attention/decode/upright.cuh"
 #include "attention/decode/walk.cuh"
 #include "common/stmatrix.cuh"
 #include "common/tma.cuh"
@@ -24,9 +25,11 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
     using Keys = Swizzled<STEP_KEYS>;
     using Queries = Swizzled<ROWS_>;
     static constexpr int ROWS = ROWS_, N = ROWS / 8, ENTRIES = 2 * N;
-    static constexpr int SCORES = N, SLABS = DIM / 64, SUMS = SLABS * N;
+    static constexpr int SCORES = N, SLABS = (DIM + 63) / 64, SUMS = SLABS * N;
+    static constexpr int SHARERS = 4;  // of a query row
+    static constexpr int WEIGHTS = Queries::SLAB;  // bytes of shared memory
     static constexpr u32 LANES = 28;
-    static_assert(DIM % 64 == 0 && ROWS % 8 == 0);
+    static_assert(DIM % 16 == 0 && ROWS % 8 == 0);
 
     f32 s[ROWS / 2], o[SLABS][ROWS / 2];
     f32* maxima;  // shared, [warps][ROWS]
@@ -35,6 +38,7 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
     __device__ __forceinline__ f32& value(int n, int e) { return o[n / N][n % N * 4 + e]; }
     __device__ __forceinline__ f32 value(int n, int e) const { return o[n / N][n % N * 4 + e]; }
     __device__ __forceinline__ void clear() { memset(o, 0, sizeof(o)); }
+    __device__ __forceinline__ void share(u8* memory) { maxima = reinterpret_cast<f32*>(memory); }
 
     // Not warp::index(), which takes all lanes.
     static __device__ __forceinline__ int own_warp() { return threadIdx.x / warp::SIZE; }
@@ -47,6 +51,9 @@ template <class T_, int DIM, int ROWS_> struct Warpgroup {
     }
     static __device__ __forceinline__ int dim(int n, int e) { return n / N * 64 + key(n, e); }
 
+    // Whether this holds for any thread: also the barrier after which all warps are done with keys
+    // and values that they multiplied.
+    __device__ __forceinline__ bool any(bool mine) const { return warp::sync_any(1, 128, mine); }
     __device__ __forceinline__ void meet(f32 (&grown)[ENTRIES]) const {
         if (warp::lane() < 4)
 #pragma unroll
@@ -111,24 +118,38 @@ struct Together {
     static constexpr Cut CUT = CUT_;
     using Queries = typename FORM::Queries;
     using Keys = Cache<T, DIM, PAGES, typename FORM::Keys>;
-    using States = Board<FORM::ROWS, DIM, WARPS, true>;
+    using States = Board<FORM::ROWS, DIM, FORM::SHARERS, true>;
 
-    static constexpr int STEP = STEP_KEYS, SLOT = FORM::SLABS * FORM::Keys::SLAB;
+    static constexpr int SLOT = FORM::SLABS * FORM::Keys::SLAB;
     static constexpr int WARP_OFFSET = TILE * 128;
     static constexpr int ITEMS = DIM / 4;
 
     // Shared memory, in bytes: queries, weights, the ring (the board later, or behind it where
-    // the ring is already filled again), maxima.
-    static constexpr int WEIGHTS = FORM::SLABS * Queries::SLAB, RING = WEIGHTS + Queries::SLAB;
+    // the ring is already filled again), maxima, table entries.
+    static constexpr int WEIGHTS = FORM::SLABS * Queries::SLAB, RING = WEIGHTS + FORM::WEIGHTS;
     static constexpr int EXCHANGE = CLUSTER > 1 ? FORM::ROWS * ITEMS * 32 : 0;
     static constexpr int RING_BYTES = 2 * STAGES * SLOT, STATES = States::BYTES + EXCHANGE;
     static constexpr int BOARD = CUT == Cut::even ? RING + RING_BYTES : RING;
     static constexpr int ENDS[2] = {RING + RING_BYTES, BOARD + STATES};
     static constexpr int MAXIMA = ENDS[ENDS[0] < ENDS[1]];
-    static constexpr int OPEN = MAXIMA + 4 * WARPS * FORM::ROWS;  // of an even cut
+    static constexpr int TABLE = MAXIMA + 4 * WARPS * FORM::ROWS;
+    static constexpr int OPEN = TABLE + table_bytes(PAGES, WARPS, STAGES);  // of an even cut
 
-    static __device__ __forceinline__ i32 tiles(i32 steps) { return steps; }
+    // All warps take part in the last step, though it may end before their tiles.
+    static __device__ __forceinline__ i32 own(i32 tiles) { return (tiles + WARPS - 1) / WARPS; }
 };
+
+// Heads end within a slab: values that nobody fetches are read all the same, as zeros.
+template <class S> __device__ __forceinline__ void clear_rest(u8* memory) {
+    constexpr int USED = S::DIM % 64 / 8, REST = 8 - USED;  // pieces of a slab's row
+    if constexpr (USED)
+        for (i32 i = threadIdx.x; i < S::STAGES * STEP_KEYS * REST; i += S::WARPS * warp::SIZE) {
+            const i32 row = i / REST % STEP_KEYS, stage = i / (REST * STEP_KEYS);
+            const i32 piece = S::DIM / 64 * 8 + USED + i % REST;
+            u8* slot = memory + S::RING + (2 * stage + 1) * S::SLOT;
+            *reinterpret_cast<uint4*>(slot + S::Form::Keys::at(row, piece)) = uint4{};
+        }
+}
 
 // What this thread copied is there for all, and for the MMAs.
 template <int PENDING> __device__ __forceinline__ void landed() {
@@ -147,11 +168,11 @@ __device__ __forceinline__ void attend_together(typename S::Form& form,
                                                 u8* memory) {
     const u32 mine = warp::index() * S::WARP_OFFSET;
     i32 stage = 0;
-    for (i32 i = 0; i < work.steps; i++) {
-        const i32 key = work.first + i * S::STEP, before = (stage == 0 ? S::STAGES : stage) - 1;
+    for (i32 i = 0; i < walk.tiles; i++) {
+        const i32 key = work.first + i * STEP_KEYS, before = (stage == 0 ? S::STAGES : stage) - 1;
         if (i > 0) landed<2 * S::STAGES - 2>();
         form.multiply_keys(walk.k_slot(stage) - mine, memory);
-        if (key >= work.common.first && key + S::STEP <= work.common.last)
+        if (key >= work.common.first && key + STEP_KEYS <= work.common.last)
             softmax.template weigh<false, S::EXTRA>(form, rules, queries, key);
         else
             softmax.template weigh<true, S::EXTRA>(form, rules, queries, key);
@@ -172,13 +193,14 @@ template <class S, class A> __device__ __forceinline__ void decode_together(cons
     using Form = typename S::Form;
     Pieces<S, S::CUT> pieces(x);
     if (!pieces.any()) return;
+    clear_rest<S>(memory);
     Work<S> work(x, pieces.take(x));
-    Walk<S> walk(x, work, memory + S::RING);
+    Walk<S> walk(x, work, memory);
     walk.fill(memory, x, work);
     Open<S> open(memory + S::OPEN);
     while (true) {
         Form form;
-        form.maxima = reinterpret_cast<f32*>(memory + S::MAXIMA);
+        form.share(memory + S::MAXIMA);
         Softmax<Form> softmax;
         softmax.clear(form);
         Query queries[Form::ENTRIES];
@@ -193,11 +215,11 @@ template <class S, class A> __device__ __forceinline__ void decode_together(cons
         const Work<S> done = work;
         if (more) {
             work = Work<S>(x, pieces.take(x));
-            walk = Walk<S>(x, work, memory + S::RING);
+            walk = Walk<S>(x, work, memory);
             walk.fill(memory, x, work);
         }
         const typename S::States board(memory + S::BOARD);
-        board.put(form, softmax, warp::index(), done.rows);
+        board.put(form, softmax, warp::index() % Form::SHARERS, done.rows);
         __syncthreads();
         if constexpr (S::CUT == Cut::grid) return combine<S>(x, done, board, memory + S::BOARD);
         open.deliver(x, done, board);

@@ -53,14 +53,14 @@ template <class Q, class KV, class T> struct Arguments {
     }
 };
 
-// Steps of a sequence's keys, STEP of them each; one where no key is seen: zeros must be written.
-template <int STEP> struct Steps {
+// Tiles of a sequence's keys; one where no key is seen: zeros must be written.
+struct Tiles {
     i32 begin, count;
 
-    template <class A> static __device__ __forceinline__ Steps of(const A& x, i32 length) {
+    template <class A> static __device__ __forceinline__ Tiles of(const A& x, i32 length) {
         const Span span = x.seen(length, 0, x.tokens - 1);
-        const i32 begin = span.first / STEP;
-        return {begin, max(1, (span.last + STEP - 1) / STEP - begin)};
+        const i32 begin = span.first / TILE;
+        return {begin, max(1, (span.last + TILE - 1) / TILE - begin)};
     }
 };
 
@@ -68,7 +68,7 @@ template <int STEP> struct Steps {
 // unit's parts meet in the workspace.
 struct Piece {
     i32 sequence, unit, length;
-    i32 first, steps;       // the first key, and steps from there
+    i32 first, tiles;       // the first key, and tiles from there
     i32 part, parts;
     i64 origin, others;     // where the state of part 0 is, and where that of part p is, less p
     i64 counter;
@@ -88,10 +88,14 @@ template <class S> struct Work : Piece {
         head = unit / blocks;
         first_row = unit % blocks * S::Form::ROWS;
         rows = min(S::Form::ROWS, all - first_row);
-        const Span first = x.rules.seen(position(x, 0), length);
-        const Span last = x.rules.seen(position(x, rows - 1), length);
+        const Span first = seen(x, position(x, 0)), last = seen(x, position(x, rows - 1));
         span = {first.first, last.last};
         common = {last.first, first.last};
+    }
+    // What of the share, which may end within a step of the warps, a query sees.
+    template <class A> __device__ __forceinline__ Span seen(const A& x, i32 position) const {
+        const Span span = x.rules.seen(position, length);
+        return {span.first, min(span.last, first + tiles * TILE)};
     }
     template <class A> __device__ __forceinline__ i32 token(const A& x, i32 row) const {
         return (first_row + row) / x.group;
@@ -107,7 +111,7 @@ template <class S> struct Work : Piece {
     template <class A>
     __device__ __forceinline__ Query query(const A& x, i32 row) const {
         const i32 r = min(row, rows - 1), at = position(x, r);
-        return {x.rules.seen(at, length), at,
+        return {seen(x, at), at,
                 x.rules.slopes ? x.rules.slopes[query_head(x, r)] * LOG2_E : 0.0f,
                 sequence * x.extra.batch + token(x, r) * x.extra.token +
                     query_head(x, r) * x.extra.head};

@@ -43,8 +43,8 @@ class DecodeFamily:
         """Kernel, sizes, where the cache lies, dtype, then how to cut."""
         return (
             Axis("kernel", (AUTO,), Choices((AUTO, *KINDS)), "auto (what gpukit.attention_decode "
-                 "chooses), plain (queries on the MMA's M), transposed (keys there) or warpgroup "
-                 "(keys there, wgmma)", metavar="KERNEL[,...]"),
+                 "chooses), plain (queries on the MMA's M), transposed (keys there), warpgroup "
+                 "(keys there, wgmma) or upright (queries there, wgmma)", metavar="KERNEL[,...]"),
             Axis("batch", (1, 16, 64), Integers(1), "sequences", emulated=(2,)),
             Axis("length", (1024, 8192), Integers(1), "keys of a sequence", emulated=(100,)),
             Axis("tokens", (1,), Integers(1), "queries of a sequence, its last tokens"),
@@ -53,6 +53,8 @@ class DecodeFamily:
             Axis("dim", (128,), Integers(1, maximum=256), "columns of a head", emulated=(64,)),
             Axis("page", (0,), Integers(0, maximum=256), "rows of a page, a power of two; 0: no "
                  "pages", metavar="ROWS[,...]"),
+            Axis("table", ("own",), Choices(("own", "shared")), "shared: all sequences have the "
+                 "same pages, as of a common prompt"),
             Axis("layout", ("bshd",), Choices(("bshd", "bhsd")), "of a cache without pages"),
             Axis("lengths", ("equal",), Choices(("equal", "mixed")), "mixed: --length is the "
                  "longest's, most are much shorter"),
@@ -64,13 +66,14 @@ class DecodeFamily:
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
         """The product of the axes, cuts and kernels innermost: a problem's rows stand together."""
-        names = ("dtype", "cache", "dim", "heads", "tokens", "page", "layout", "lengths", "batch",
-                 "length")
+        names = ("dtype", "cache", "dim", "heads", "tokens", "page", "table", "layout", "lengths",
+                 "batch", "length")
         cuts = tuple(axis.name for axis in _CUTS)
         found = []
-        for dtype, cache, d, (h, kv), t, page, layout, lengths, b, s in itertools.product(
+        for dtype, cache, d, (h, kv), t, page, table, layout, lengths, b, s in itertools.product(
                 *(selection[name] for name in names)):
             lies = {} if page else {"layout": layout}
+            lies |= {"table": table} if page and table != "own" else {}
             lies |= {"cache": cache} if cache != "same" else {}
             lies |= {"lengths": lengths} if lengths != "equal" else {}
             for kernel, *values in itertools.product(

@@ -44,11 +44,13 @@ class PreparedDecode:
         self.host_lengths = data.lengths(mixed or "equal", b, s)
         own, keys = 2 * b * t * h * d * self.dtype.itemsize, int(self.host_lengths.sum())
         self.bytes_moved = own + 2 * keys * kv * d * self.cache.itemsize
-        self.footprint = own + 2 * b * s * kv * d * self.cache.itemsize
+        shared = self._word("table") == "shared"
+        self.footprint = own + 2 * (1 if shared else b) * s * kv * d * self.cache.itemsize
         self.flops = 4 * t * h * keys * d
-        slots = buffers.slots_for(case.l2, self.bytes_moved, device, 4 * b * s * kv * d)
+        slots = buffers.slots_for(case.l2, min(self.bytes_moved, self.footprint), device,
+                                  4 * b * s * kv * d)
         self.q = data.normal(device, self.dtype.numpy, (b, t, h, d), slots)
-        self.table = data.table(device, b, s, self.page)
+        self.table = data.table(device, b, s, self.page, shared)
         given = self.page or mixed
         self.lengths = device.xp.asarray(self.host_lengths) if given else None
         shape = self._shape()
@@ -93,17 +95,17 @@ class PreparedDecode:
         return replace(chosen, **cut)
 
     def _predicted(self) -> dict[str, float]:
-        """What counting multiplications says that a transposed form gains on the plain one: 8 or 4
+        """What counting multiplications says that keys on wgmma's M gain on queries there: 8 or 4
         times fewer, at a lower rate of the smaller MMA."""
         group = self.case.shape["h"] // self.case.shape["kv"]
-        if self.plan.config.form == "plain" or group > 16:
+        if not self.plan.config.form.startswith("warpgroup") or group > 16:
             return {}
         return {"predicted": 1.9 if group <= 8 else 1.7}
 
     def _shape(self) -> tuple[int, ...]:
         b, s, kv, d = (self.case.shape[x] for x in ("b", "s", "kv", "d"))
         if self.page:
-            return self.table.size, self.page, kv, d
+            return int(self.table.max()) + 1, self.page, kv, d
         return (b, kv, s, d) if self.case.params["layout"] == "bhsd" else (b, s, kv, d)
 
     def _caches(self, shape: tuple[int, ...], slot: int) -> Caches:

@@ -38,10 +38,15 @@ def lengths(kind: str, sequences: int, longest: int) -> NDArray[np.uint32]:
     return found
 
 
-def table(device: Any, sequences: int, longest: int, page: int) -> Any:
-    """Pages in random order, room for the longest in each sequence; None without pages."""
+def table(device: Any, sequences: int, longest: int, page: int, shared: bool = False) -> Any:
+    """Pages in random order, room for the longest in each sequence; None without pages.
+
+    Args:
+        shared: all sequences have the same pages.
+    """
     if not page:
         return None
     entries = -(-longest // page)
-    order = np.random.default_rng(0).permutation(sequences * entries)
-    return device.xp.asarray(order.reshape(sequences, entries).astype(np.uint32))
+    order = np.random.default_rng(0).permutation((1 if shared else sequences) * entries)
+    rows = np.resize(order.astype(np.uint32), (sequences, entries))
+    return device.xp.asarray(rows)

@@ -1,6 +1,7 @@
 """What decoding is compared with, on the same q and caches; each allocates its own output.
 
-plain:        gpukit's own kernel with queries on the MMA's M: what transposing gains.
+plain:        gpukit's own kernel 6 with queries on the 16 rows of mma.sync's M.
+upright:      its kernel 7 with queries on the 64 rows of wgmma's M: what transposing gains.
 cudnn, flash: torch's scaled_dot_product_attention with that backend alone; equal lengths, no pages.
 fa3:          FlashAttention-3's flash_attn_with_kvcache, from whichever package has it.
 flashinfer:   its batch decode over pages, with tensor cores; a cache without pages is a page each.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -151,12 +153,13 @@ def _flashinfer(problem: Problem) -> Made:
     return _on_torch(problem, lambda q, k, v: wrapper.run(q[:, 0], (k, v)))
 
 
-def _plain(problem: Problem) -> Made:
+def _own(kind: str, problem: Problem) -> Made:
     import gpukit
 
+    problem.require_16_bits()
     q, (k, v), table = problem.q, problem.caches[0], problem.table
     plan = DecodePlan.of(q, k, v, page_table=table)
-    plan = DecodePlan(plan.device, plan.problem, choose(plan.problem, "plain"))
+    plan = DecodePlan(plan.device, plan.problem, choose(plan.problem, kind))
     last: list[Any] = [None]
 
     def launch(slot: int) -> None:
@@ -167,5 +170,6 @@ def _plain(problem: Problem) -> Made:
 
 
 PEERS: dict[str, Callable[[Problem], Made]] = {
-    "plain": _plain, "cudnn": _cudnn, "flash": _flash, "fa3": _fa3, "flashinfer": _flashinfer,
+    "plain": partial(_own, "plain"), "upright": partial(_own, "upright"), "cudnn": _cudnn,
+    "flash": _flash, "fa3": _fa3, "flashinfer": _flashinfer,
 }

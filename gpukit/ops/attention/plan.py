@@ -14,21 +14,21 @@ from gpukit.kernels.attention_decode import (
     STAGES,
     STEP,
     TILE,
-    WARPGROUP_DIMS,
     WARPGROUP_ROWS,
 )
 from gpukit.kernels.spec import KernelSpec, Value
 
 _SM_SHARED = 227 << 10  # bytes that the CTAs of an SM share
 _CTA_RESERVED = 1 << 10  # bytes the driver keeps of them for every CTA
-KINDS = ("plain", "transposed", "warpgroup")  # queries on the MMA's M; keys there; by wgmma
+# Queries on the MMA's M; keys there; keys there by wgmma; queries by wgmma.
+KINDS = ("plain", "transposed", "warpgroup", "upright")
 _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which registers spill
 _FILLED = 0.75  # of the SMs: then the others are not missed
 _LONG = 16  # steps of an SM from which an even cut pays
 _WAVE, _MOST_WAVES = 2, 2  # CTAs per SM of a grid in waves
 _NEARLY = 0.9
 _WORTH = 4  # steps of a part
-_MOST_STEPS = 1 << 30  # that kernels can count
+_MOST_TILES = 1 << 30  # that kernels can count
 _DEEPEST = 3  # tiles of a ring: more gain nothing
 _CLUSTER = 8  # the largest that every GPU takes
 
@@ -82,7 +82,8 @@ class Config:
 
     Attributes:
         form: of `attention.decode.d6`; or "warpgroup_8" to "warpgroup_64", `attention.decode.d7`
-            with that many query rows; or "narrow_8" or "narrow_16", `attention.decode.d8`.
+            with that many query rows, or "upright_64", its other form; or "narrow_8" or
+            "narrow_16", `attention.decode.d8`.
         warps, stages, cluster, blocks: their tunables; d7 has 4 warps.
         parts: clusters that a KV head's keys are split over; of an even cut, gangs: CTAs for each
             KV head.
@@ -111,7 +112,8 @@ class Config:
         """Of the kernel."""
         own: dict[str, Value] = {"form": self.form, "warps": self.warps}
         if self.spec is D7:
-            own = {"rows": self.rows}
+            own = {"rows": self.rows,
+                   "form": "upright" if self.form.startswith("upright") else "transposed"}
         if self.spec is D8:
             own = {"rows": self.rows, "warps": self.warps, "queries": p.queries}
         return {"dtype": p.dtype, "dim": p.dim, "stages": self.stages, "cluster": self.cluster,
@@ -152,8 +154,9 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
 def _better(p: Problem, shape: Config) -> str:
     """An even cut where SMs have work for long, unless a grid of equal parts fills them as well."""
     steps = _units(p, shape) * -(-p.keys // _step(shape))
+    tiles = p.sequences * (-(-p.keys // TILE) + 1)
     short = steps < _LONG * p.sms or _in_cluster(p, shape)
-    if short or steps >= _MOST_STEPS or shape.units(p) > p.sms // 2:
+    if short or tiles >= _MOST_TILES or shape.units(p) > p.sms // 2:
         return "grid"
     return "even" if p.uneven or shape.spec is not D7 or _fill(p, shape) < _NEARLY else "grid"
 
@@ -234,7 +237,7 @@ def _in_cluster(p: Problem, shape: Config) -> bool:
 def _kind(p: Problem) -> str:
     if p.queries:
         return "narrow"
-    return "warpgroup" if p.wgmma and p.dim in WARPGROUP_DIMS else "transposed"
+    return "warpgroup" if p.wgmma else "transposed"
 
 
 def _splits(units: int, sms: int) -> int:
@@ -247,7 +250,9 @@ def _form(p: Problem, kind: str) -> str:
     """The kind with as many query rows as the problem has, as far as it goes."""
     if kind == "plain":
         return kind
-    sizes = [n for n in WARPGROUP_ROWS if n * p.dim <= _SUMS] if kind == "warpgroup" else [8, 16]
+    sizes = [8, 16] if kind != "upright" else [64]
+    if kind == "warpgroup":
+        sizes = [n for n in WARPGROUP_ROWS if n * p.dim <= _SUMS]
     return f"{kind}_{next((n for n in sizes if p.rows <= n), sizes[-1])}"
 
 
