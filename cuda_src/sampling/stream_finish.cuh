@@ -225,6 +225,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
             hand_on({all, max(key::NOTHING + 1, least), k, 0, top_p, joint, !filtered, edge.low, edge.high,
                      0});
             if (!edge.high || !find_nucleus<Row>()) ::find_thresholds<Finish>();
+            row.dismiss();
             draw_from_row<Finish>();
         }
         __syncthreads();
