@@ -66,7 +66,7 @@ def test_lengths(form: str, length: int) -> None:
 @pytest.mark.parametrize(("cluster", "parts"), [(1, 2), (1, 7), (2, 1), (4, 2)])
 @pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_8"])
 def test_splits_meet(form: str, cluster: int, parts: int) -> None:
-    case = Case((0, 5, 301), 301, heads=6, kv_heads=2)
+    case = Case((0, 5, 173), 173, heads=6, kv_heads=2)
     assert attend(case, cut(form, cluster, parts)) <= 1
 
 
@@ -148,8 +148,9 @@ def test_groups(form: str, group: int) -> None:
     assert attend(Case((33,), 40, heads=2 * group, kv_heads=2), cut(form)) <= 1
 
 
-@pytest.mark.parametrize("dim", [64, 80, 96, 128, 192, 256])
-@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize(("dim", "dtype"), [
+    (64, "bf16"), (80, "f16"), (96, "bf16"), (128, "bf16"), (128, "f16"), (192, "bf16"),
+    (256, "bf16")])
 def test_head_dims(dim: int, dtype: str) -> None:
     assert attend(Case((45,), 50, heads=3, dim=dim, dtype=dtype)) <= 1
 
@@ -228,22 +229,22 @@ def test_a_plan_serves_other_lengths_later() -> None:
         assert worst(got, given, now, Rules(mask="causal")) <= 1
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("config", [
     cut("plain", 2, 2), cut("transposed_8", 2, 2), cut("warpgroup_8", 2, 2),
     even("warpgroup_8", 3)], ids=str)
-def test_every_schedule_gives_the_same_bits(config: Config, policy: str,
+def test_every_schedule_gives_the_same_bits(config: Config,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case((150, 20), 150, page=4)
     given, run = inputs(case), emulator.run
     plan = DecodePlan(emulated.current(), case.problem(), config)
     results = []
-    for seed, chosen in ((0, "random"), (1, policy)):
+    for seed, chosen in enumerate(("random", *POLICIES)):
         monkeypatch.setattr(emulator, "run", partial(run, policy=chosen, seed=seed))
         results.append(gpukit.attention_decode(**given.call, return_lse=True, plan=plan))
     assert worst(results[0], given, case, Rules(mask="causal")) <= 1
-    for got, first in zip(*results, strict=True):
-        np.testing.assert_array_equal(got.view("u1"), first.view("u1"))
+    for result in results[1:]:
+        for got, first in zip(result, results[0], strict=True):
+            np.testing.assert_array_equal(got.view("u1"), first.view("u1"))
 
 
 def test_views_are_read_where_they_lie() -> None:
