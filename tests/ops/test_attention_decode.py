@@ -155,6 +155,27 @@ def test_head_dims(dim: int, dtype: str) -> None:
     assert attend(Case((45,), 50, heads=3, dim=dim, dtype=dtype)) <= 1
 
 
+@pytest.mark.parametrize("form", ["plain", "transposed_8", "warpgroup_8", "narrow_8"])
+def test_scores_that_rise_by_little_and_by_much(form: str) -> None:
+    slopes = np.array([0.05, 0.2, 1, -1], np.float32)  # the last one's fall
+    case = Case((190,), 192, page=16, queries="bf16" if form == "narrow_8" else "")
+    assert attend(case, cut(form, stages=1), Rules(mask="causal", alibi=slopes), alibi=slopes) <= 1
+
+
+@pytest.mark.parametrize(("dim", "page", "config"), [
+    (80, 16, even("warpgroup_8", 2)), (96, 1, cut("warpgroup_8", 2))], ids=str)
+def test_the_warpgroup_form_has_heads_that_end_within_a_slab(dim: int, page: int,
+                                                             config: Config) -> None:
+    assert attend(Case((150, 0), 160, dim=dim, page=page), config) <= 1
+
+
+@pytest.mark.parametrize(("case", "config"), [
+    (Case((70, 3), 70, dim=96, tokens=5, dtype="f16"), cut("upright_64", 2)),
+    (Case((60, 0, 70), 72, page=2), even("upright_64", 2))], ids=str)
+def test_the_warpgroup_form_upright(case: Case, config: Config) -> None:
+    assert attend(case, config) <= 1
+
+
 @pytest.mark.parametrize("dim", [128, 256])
 @pytest.mark.parametrize("rows", [8, 32, 64])
 def test_the_warpgroup_form_has_wide_heads_and_many_rows(rows: int, dim: int) -> None:
