@@ -8,6 +8,7 @@
 
 #include "attention/decode/rules.cuh"
 #include "common/cp_async.cuh"
+#include "common/opaque.cuh"
 #include "common/warp.cuh"
 
 namespace decode {
@@ -31,6 +32,7 @@ template <int BYTES> struct Padded {
     static __device__ __forceinline__ int at(int row, int piece) {
         return row * PITCH + piece * 16;
     }
+    static __device__ __forceinline__ int below(int at, int rows) { return at + rows * PITCH; }
 };
 
 // For wgmma: slabs of 64 dims and ROWS rows, 128-byte swizzle.
@@ -39,6 +41,10 @@ template <int ROWS> struct Swizzled {
 
     static __device__ __forceinline__ int at(int row, int piece) {
         return piece / 8 * SLAB + row * 128 + (piece % 8 ^ row % 8) * 16;
+    }
+    // The place so many rows below one: they are a multiple of a power of two that its row is below.
+    static __device__ __forceinline__ int below(int at, int rows) {
+        return (at ^ rows % 8 * 16) + rows * 128;
     }
 };
 
@@ -60,6 +66,17 @@ template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
     const u32* table;  // the sequence's pages
     i32 shift;         // log2 of the rows of a page
     Span span;
+    i32 row[PERIOD], place[PERIOD];  // of this lane's first copies in a tile, and where they go
+
+    __device__ __forceinline__ Cache(const u32* table, i32 shift, Span span)
+        : table(table), shift(shift), span(span) {
+#pragma unroll
+        for (int i = 0; i < PERIOD; i++) {
+            const int piece = i * warp::SIZE + warp::lane();
+            row[i] = piece / PIECES, place[i] = PLACE::at(row[i], piece % PIECES);
+            if (PERIOD == 1) place[i] = opaque(place[i]);  // not to be worked out every time
+        }
+    }
 
     // What this lane is to look up for the tile that starts at this key: the tile's page, or that
     // of one of its keys.
@@ -85,19 +102,19 @@ template <class T, int DIM, Pages PAGES, class PLACE> struct Cache {
         return (page * rows.page + (row & in_page) * rows.row) * sizeof(T);
     }
     __device__ __forceinline__ void fetch(u8* slot, const Rows<T>& rows, i32 tile, u32 page) const {
-        const i64 own = offset(rows, tile, page), row = rows.row * sizeof(T);
+        const i64 own = offset(rows, tile, page), step = rows.row * sizeof(T);
         const u32 before = span.first - tile, seen = max(0, span.last - span.first);
         const u8* base = reinterpret_cast<const u8*>(rows.base);
-        const u8* at[PERIOD];
+        const u8* from[PERIOD];
 #pragma unroll UNROLL
         for (int i = 0; i < COPIES; i++) {
-            const int piece = i * warp::SIZE + warp::lane();
-            const int r = piece / PIECES, column = piece % PIECES;
-            const u8*& from = at[i % PERIOD];
-            if (PAGES == Pages::any) from = base + __shfl_sync(0xffffffff, own, r) + column * 16;
-            else if (i < PERIOD) from = base + own + r * row + column * 16;
-            else from += DOWN * row;
-            cp_async::copy<16, false>(slot + PLACE::at(r, column), from, r - before < seen ? 16 : 0);
+            const int n = i % PERIOD, down = i / PERIOD * DOWN, r = row[n] + down;
+            const int column = (n * warp::SIZE + warp::lane()) % PIECES;
+            if (PAGES == Pages::any) from[n] = base + __shfl_sync(0xffffffff, own, r) + column * 16;
+            else if (i < PERIOD) from[n] = base + own + r * step + column * 16;
+            else from[n] += DOWN * step;
+            cp_async::copy<16, false>(slot + PLACE::below(place[n], down), from[n],
+                                      r - before < seen ? 16 : 0);
         }
     }
 };

@@ -24,7 +24,7 @@ template <class S> struct Walk {
 
     template <class Arguments>
     __device__ __forceinline__ Walk(const Arguments& x, const Work<S>& work, u8* memory)
-        : cache{x.table + work.sequence * x.table_row, x.shift, work.span},
+        : cache(x.table + work.sequence * x.table_row, x.shift, work.span),
           k(work.rows_of(x.k, x.k_batch, x.k_head)), v(work.rows_of(x.v, x.v_batch, x.v_head)),
           ring(memory + S::RING + warp::index() * S::WARP_OFFSET),
           table(reinterpret_cast<u32*>(memory + S::TABLE) + warp::index() * S::STAGES * TILE),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpukit.kernels.attention_decode import (
+    CLUSTERS,
     D6,
     D7,
     D8,
@@ -29,7 +30,8 @@ _WAVE, _MOST_WAVES = 2, 2  # CTAs per SM of a grid in waves
 _NEARLY = 0.9
 _WORTH = 4  # steps of a part
 _MOST_TILES = 1 << 30  # that kernels can count
-_DEEPEST = 3  # tiles of a ring: more gain nothing
+_DEEPEST, _DEEPEST_NARROW = 3, 4  # tiles of a ring: more gain nothing
+_WIDE = 8  # warps of a CTA that has an SM to itself, of 8-bit caches
 _CLUSTER = 8  # the largest that every GPU takes
 
 
@@ -152,13 +154,27 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
 
 
 def _better(p: Problem, shape: Config) -> str:
-    """An even cut where SMs have work for long, unless a grid of equal parts fills them as well."""
+    """An even cut where SMs have work for long, unless a grid of equal parts gives all of them as
+    much, or all its CTAs have room at once: memory then serves them alike."""
     steps = _units(p, shape) * -(-p.keys // _step(shape))
     tiles = p.sequences * (-(-p.keys // TILE) + 1)
     short = steps < _LONG * p.sms or _in_cluster(p, shape)
     if short or tiles >= _MOST_TILES or shape.units(p) > p.sms // 2:
         return "grid"
-    return "even" if p.uneven or shape.spec is not D7 or _fill(p, shape) < _NEARLY else "grid"
+    if p.uneven or shape.spec is D6:
+        return "even"
+    return "grid" if _fill(p, shape) >= _NEARLY or _at_once(p, shape) else "even"
+
+
+def _at_once(p: Problem, shape: Config) -> int:
+    """So many CTAs of a cluster for every unit that each SM has one, and none more than two; 0 if
+    that cannot be, or if one CTA per SM would not keep up."""
+    units = _units(p, shape)
+    fitting = [n for n in CLUSTERS if p.sms <= n * units <= 2 * p.sms]
+    if not fitting or _at_a_time(p, shape) > 1 or fitting[0] * _step(shape) > p.keys:
+        return 0
+    one = replace(shape, cluster=fitting[0], stages=2)
+    return fitting[0] if _resident(one, p) >= 2 else 0
 
 
 def _fill(p: Problem, shape: Config) -> float:
@@ -192,9 +208,9 @@ def _fitting(gangs: int, sequences: int) -> int:
 def _at_a_time(p: Problem, shape: Config) -> int:
     """CTAs per SM: one if what it does with a step takes no longer than the memory needs for it;
     more to hide it, and the look-up of single rows."""
-    if shape.spec is D8 or p.pages == "any":
-        return 3
-    return 1 if shape.spec is D7 and not p.page and p.dim >= 128 and p.rows <= 8 else 2
+    if shape.spec is D6 or p.dim < 96 or p.uneven:
+        return 2
+    return 1 if p.rows <= 16 else 2
 
 
 def _grid(p: Problem, shape: Config) -> Config:
@@ -205,16 +221,20 @@ def _grid(p: Problem, shape: Config) -> Config:
     those that meet in global memory by 12 % at one sequence of 1024 keys, but clusters of CTAs with
     larger rings start late.
     """
+    if shape.spec is D8 and _at_a_time(p, shape) == 1 and _units(p, shape) > p.sms // 4:
+        shape = replace(shape, warps=_WIDE)
     units, step = _units(p, shape), _step(shape)
     useful = max(1, p.keys // step)  # splits that give every warp a tile
     cluster, parts = 1, max(1, min(useful, _splits(units, p.sms)))
     if _in_cluster(p, shape):
         cluster, parts = _power_of_two(min(useful, _CLUSTER)), 1
+    elif _fill(p, shape) < _NEARLY and _at_once(p, shape):
+        cluster, parts = _at_once(p, shape), 1
     elif _at_a_time(p, shape) > 1 and units > p.sms // 2:  # one alone would not keep up
         parts = max(1, min(useful // _WORTH, 2 * p.sms // units))
     steps = -(-p.keys // (cluster * parts * step))
     resident = min(2, -(-units * cluster * parts // p.sms))
-    deepest = _DEEPEST if parts == 1 else _deepest(p, resident)
+    deepest = _deepest(p, resident if parts > 1 or _fill(p, shape) < _NEARLY else 1)
     return replace(shape, cluster=cluster, parts=parts,
                    stages=_stages(shape, p, min(steps, deepest), resident))
 
@@ -258,15 +278,15 @@ def _form(p: Problem, kind: str) -> str:
 
 def _deepest(p: Problem, resident: int) -> int:
     """Tiles of a ring: the CTAs of an SM shall not ask for so much that all wait longer."""
-    return _DEEPEST if resident == 1 or p.dim < 128 or p.queries else 2
+    if p.queries:
+        return _DEEPEST_NARROW
+    return _DEEPEST if resident == 1 or p.dim < 96 else 2
 
 
 def _stages(shape: Config, p: Problem, steps: int, resident: int) -> int:
-    """The deepest ring of at most 3 tiles, for more gains nothing, that steps can fill and that so
-    many CTAs of an SM have room for."""
-    deepest = min(_DEEPEST, max(1, steps))
+    """The deepest ring that steps can fill and that so many CTAs of an SM have room for."""
     fitting = [n for n in STAGES
-               if n <= deepest and _resident(replace(shape, stages=n), p) >= resident]
+               if n <= max(1, steps) and _resident(replace(shape, stages=n), p) >= resident]
     return max(fitting, default=1)
 
 
