@@ -21,12 +21,14 @@ from gpukit.kernels.spec import KernelSpec, Tunables
 
 @dataclass(frozen=True)
 class Compiled:
-    """The product of one compilation: cubin or PTX bytes, the mangled entry name, ptxas's log."""
+    """The product of one compilation: cubin or PTX bytes, the mangled entry name, ptxas's log, and
+    the PTX in either case."""
 
     image: bytes
     entry: str
     arch: str
     log: str
+    ptx: bytes
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ def _compile(code: str, name: str, expressions: Sequence[str], options: tuple[st
         log = _text(nvrtc, program, "ProgramLog").replace(f"{sources.root()}/", "cuda_src/")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{', '.join(expressions)} does not compile for {arch}:\n{log}")
-        image = _bytes(nvrtc, program, "CUBIN" if arch.startswith("sm_") else "PTX")
-        return tuple(Compiled(image, _lowered(nvrtc, program, expression), arch, log)
+        ptx = _bytes(nvrtc, program, "PTX")
+        image = _bytes(nvrtc, program, "CUBIN") if arch.startswith("sm_") else ptx
+        return tuple(Compiled(image, _lowered(nvrtc, program, expression), arch, log, ptx)
                      for expression in expressions)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
