@@ -16,8 +16,8 @@ template <class T, int DIM, int ROWS>
 using upright = decode::Upright<T, DIM, ROWS, decode::STEP_KEYS>;
 }  // namespace form
 
-template <class T, int DIM, template <class, int, int> class FORM, int ROWS, int STAGES, int CLUSTER, Pages PAGES, Extra EXTRA,
-          Cut CUT, int BLOCKS>
+template <class T, int DIM, template <class, int, int> class FORM, int ROWS, int STAGES,
+          int CLUSTER, Pages PAGES, Extra EXTRA, Cut CUT, int BLOCKS>
 __global__ void __cluster_dims__(1, CLUSTER, 1) __launch_bounds__(128, BLOCKS)
 d7_transposed(const T* q, const T* k, const T* v, T* out, f32* lse, const u32* lengths,
               const u32* table, const f32* sinks, const f32* slopes, const T* extra,

@@ -1,6 +1,6 @@
 // The running softmax of one warp over its tiles: sum of every query row, relative to its largest
-// score or one near it; sums of values, rescaled when that grows. A row that has seen no key yet has
-// the maximum minus infinity.
+// score or one near it; sums of values, rescaled when that grows. A row that has seen no key yet
+// has the maximum minus infinity.
 #pragma once
 
 #include "attention/decode/forms.cuh"

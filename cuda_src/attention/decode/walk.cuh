@@ -5,13 +5,14 @@
 
 namespace decode {
 
-// One warp's tiles of keys and values: the order in which it walks them, and where in the ring they
-// go. Page table entries come the same way, with the tile a whole ring ahead of theirs: in registers
-// they would have to be waited for wherever memory must be ordered.
+// Of shared memory, for entries of the page table.
 __device__ constexpr int table_bytes(Pages pages, int warps, int stages) {
     return pages == Pages::none ? 0 : warps * stages * TILE * 4;
 }
 
+// One warp's tiles of keys and values: the order in which it walks them, and where in the ring they
+// go. Page table entries come the same way, with the tile a ring ahead of theirs: in registers they
+// would have to be waited for wherever memory must be ordered.
 template <class S> struct Walk {
     static constexpr bool PAGED = S::PAGES != Pages::none;
 
