@@ -42,11 +42,7 @@ template <int ROWS> struct Swizzled {
     static __device__ __forceinline__ int at(int row, int piece) {
         return piece / 8 * SLAB + row * 128 + (piece % 8 ^ row % 8) * 16;
     }
-<<<<<<< HEAD
     // So many rows below a place, a multiple of a power of two that the place's row is below.
-=======
-    // The place so many rows below one: they are a multiple of a power of two that its row is below.
->>>>>>> origin/main
     static __device__ __forceinline__ int below(int at, int rows) {
         return (at ^ rows % 8 * 16) + rows * 128;
     }
