@@ -49,9 +49,10 @@ struct Ticket {
     Barrier *full, *empty;
     int4* tile;  // x < 0: none
 
+    // `readers` warps.
     __device__ __forceinline__ void init(int readers) const {
         mbarrier::init(full, 1);
-        mbarrier::init(empty, readers);
+        mbarrier::init(empty, warp::SIZE * readers);
     }
 
     // Calls `work(tile)` for this worker's tiles and tells the readers of each. By one warp.
@@ -72,11 +73,8 @@ struct Ticket {
     template <class Work> __device__ __forceinline__ void for_each(Work work) const {
         for (u32 parity = 0;; parity ^= 1) {
             mbarrier::wait(full, parity);
-            int4 got{};
-            if (warp::lane() == 0) {  // who reads gives back: tools see that no reader is left
-                got = *tile;
-                mbarrier::arrive(empty);
-            }
+            const int4 got = *tile;
+            mbarrier::arrive(empty);  // every lane that reads: race checkers follow no __syncwarp
             const Tile next{warp::uniform(got.x), warp::uniform(got.y), warp::uniform(got.z)};
             if (next.m < 0) break;
             work(next);
