@@ -97,7 +97,7 @@ def test_every_schedule_gives_the_same_bits(rung: int, policy: str, h100: Emulat
                **({"ctas": 2} if rung == 8 else {})}
     run = emulator.run
     results = []
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         monkeypatch.setattr(emulator, "run", partial(run, policy=policy, seed=seed))
         results.append(check(rung, h100, 136, 200 if rung > 6 else 72, 136, **options).tobytes())
     assert len(set(results)) == 1
