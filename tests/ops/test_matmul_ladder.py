@@ -54,7 +54,7 @@ def test_rungs_without_tma_stores_take_any_size(rung: int, shape: tuple[int, int
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize(("dtype", "out"), [("bf16", "f32"), ("f16", "f16"), ("f16", "f32")])
+@pytest.mark.parametrize(("dtype", "out"), [("bf16", "f32"), ("f16", "f16")])
 def test_types(rung: int, dtype: str, out: str, h100: EmulatedDevice) -> None:
     check(rung, h100, 130, 140 if out == "f32" else 136, 72, dtype=dtype, out=out, bn=64)
 

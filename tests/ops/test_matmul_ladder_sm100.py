@@ -57,15 +57,15 @@ def test_rungs_without_tma_stores_take_any_size(rung: int, shape: tuple[int, int
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize(("dtype", "out"), [("bf16", "f32"), ("f16", "f16"), ("f16", "f32")])
+@pytest.mark.parametrize(("dtype", "out"), [("bf16", "f32"), ("f16", "f16")])
 def test_types(rung: int, dtype: str, out: str, b200: EmulatedDevice) -> None:
     check(rung, b200, 130, 140 if out == "f32" else 136, 72, dtype=dtype, out=out, bn=64)
 
 
-@pytest.mark.parametrize(("rung", "bn"), [
-    *((rung, bn) for rung in (2, 3, 7, 8) for bn in (128, 192, 224)),
-    *((rung, bn) for rung in (4, 5, 6) for bn in (128, 192)), (8, 256)])
-@pytest.mark.parametrize("out", ["bf16", "f32"])
+@pytest.mark.parametrize(("rung", "bn", "out"), [
+    *((rung, bn, "bf16") for rung in (2, 3, 7, 8) for bn in (128, 192, 224)),
+    *((rung, bn, "bf16") for rung in (4, 5, 6) for bn in (128, 192)),
+    *((rung, 192, "f32") for rung in range(2, 9)), (8, 256, "f32")])
 def test_widths(rung: int, bn: int, out: str, b200: EmulatedDevice) -> None:
     check(rung, b200, 200, bn + 40, 136, bn=bn, out=out)
 
@@ -115,7 +115,7 @@ def test_every_schedule_gives_the_same_bits(rung: int, policy: str, b200: Emulat
     shape = (412 if rung == 8 else 264, 232 if rung > 6 else 72, 136)
     run = emulator.run
     results = []
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         monkeypatch.setattr(emulator, "run", partial(run, policy=policy, seed=seed))
         results.append(check(rung, b200, *shape, **options).tobytes())
     assert len(set(results)) == 1
