@@ -75,9 +75,10 @@ def constant(tokens: Tokens) -> Imm:
     negative = tokens.peek() == "-"
     ahead = tokens.items[tokens.at + 1] if negative else tokens.peek()
     if ahead[:1].isdigit():
-        value = literal(ahead)
-        if value.float_bits or isinstance(value.value, float):
-            tokens.at += 1 + negative
+        value, at = literal(ahead), tokens.at + 1 + negative
+        alone = tokens.items[at] not in _BINARY  # nearly always
+        if alone or value.float_bits or isinstance(value.value, float):
+            tokens.at = at
             return _negated(value) if negative else value
     return Imm(_binary(tokens, 0))
 
