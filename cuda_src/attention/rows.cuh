@@ -76,7 +76,7 @@ template <int H, class T, class SOFTMAX, int REGS>
 __device__ __forceinline__ void finish_row(const Results<T>& to, const Row& row, i64 batch, i64 first,
                                            const f32 (&o)[REGS], const SOFTMAX& softmax, f32 c) {
     const f32 sink = to.sinks != nullptr && row.exists ? to.sinks[row.head] : minus_infinity();
-    const Ending ending(softmax.max[H], quad_sum(softmax.sum[H]), c, sink);
+    const Ending ending(softmax.template scaled<H>(c), quad_sum(softmax.sum[H]), 1.0f, sink);
     const i64 token = first + row.query;
     T* out = to.out + batch * to.out_batch + row.head * to.out_head + token * to.out_token;
     store_row<T, H>(row.exists ? out : nullptr, o, ending.factor);

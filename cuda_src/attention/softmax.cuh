@@ -48,6 +48,9 @@ struct Softmax {
     __device__ __forceinline__ Softmax()
         : max{minus_infinity(), minus_infinity()}, sum{0.0f, 0.0f} {}
 
+    // By which power of two a row's weights have been divided.
+    template <int H> __device__ __forceinline__ f32 scaled(f32 c) const { return max[H] * c; }
+
     template <int REGS> __device__ __forceinline__ Rise rise(const f32 (&s)[REGS], f32 c) {
         const f32 top[2] = {quad_max(row_max<0>(s)), quad_max(row_max<1>(s))};
         Rise rise;

@@ -18,13 +18,14 @@
 // keys, clusters of two share them by multicast.
 //
 // GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
+#include "attention/lazy_softmax.cuh"
 #include "attention/sm90/finish.cuh"
-#include "attention/sm90/lazy_softmax.cuh"
 #include "attention/sm90/load.cuh"
+#include "attention/sm90/part.cuh"
 
 using namespace attention;
 
-constexpr int BARRIER_TURN = 1;  // and the following: one per warpgroup
+constexpr int BARRIER_TURN = 1, BARRIER_SKIP = 4;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
 template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct Consumer {
@@ -41,6 +42,11 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     bool keys_here = false;  // the next block's are known to be: asking takes its time
     RowTerms<T, TERMS> rows[2];
     Interval seen[2], shown;  // by a thread's rows; by all rows of the warpgroup
+    Part mine;                // blocks of the tile
+    i32 idle = 0;             // turns to let pass behind them
+    i32 behind = 0;           // blocks of the tile that come after: others have use for them
+
+    static constexpr bool PARTS = MASK == Mask::window && S::STAGES > 1 && S::WGS > 1;
 
     __device__ __forceinline__ Consumer(const Shared<S>& shared, const Call& call,
                                         const Terms<T>& terms, int wg)
@@ -77,12 +83,38 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         release(shared.v_empty(at_v.stage));
         at_v.next();
     }
+    // Lets go of blocks that this warpgroup does not need. All of its warps must have seen them come: the
+    // phase of a barrier that a slow one missed would look like the one before.
+    __device__ __forceinline__ void skip_k(i32 count) {
+#pragma unroll 1
+        for (; PARTS && count > 0; count--) {
+            mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+            warp::sync(BARRIER_SKIP + wg, warp::GROUP);
+            release_k();
+        }
+    }
+    __device__ __forceinline__ void skip_v(i32 count) {
+#pragma unroll 1
+        for (; PARTS && count > 0; count--) {
+            mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
+            warp::sync(BARRIER_SKIP + wg, warp::GROUP);
+            release_v();
+        }
+    }
     __device__ __forceinline__ void release_q() {
         if (threadIdx.x % warp::GROUP == 0) mbarrier::arrive(shared.q_empty(wg));
         q_parity ^= 1;
     }
 
-    __device__ __forceinline__ void start(const Work& job) {
+    __device__ __forceinline__ void begin(const Work& job) {
+        mine = {job.first, job.end};
+        if constexpr (PARTS) {
+            mine = part_of<S>(call, job, wg);
+            if constexpr (TURNS) idle = idle_turns<S>(call, job, mine);
+        }
+    }
+    // What masks and terms need to know. There is time for it while the first products run.
+    __device__ __forceinline__ void look(const Work& job) {
         const i32 row = job.row + wg * S::ROWS;
         shown.end = job.visible.of(row >> call.group_bits).end;
         shown.first = job.visible.of((row + S::ROWS - 1) >> call.group_bits).first;
@@ -115,8 +147,8 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     // Weights of a tile's first block.
     __device__ __forceinline__ void weigh_first(typename S::Weights& p, typename S::Scores& s,
                                                 LazySoftmax& softmax, const Work& job) {
-        scores_done(s, job.end - 1 == job.first);
-        score<true>(s, job, job.end - 1);
+        scores_done(s, mine.count() == 1);
+        score<true>(s, job, mine.end - 1);
         softmax = LazySoftmax();
         softmax.raise(Maxima::of(s), c);
         softmax.weigh(s, c);
@@ -138,9 +170,11 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
                                                 const Work& job) {
         typename S::Scores s;
         mbarrier::wait(shared.q_full(wg), q_parity);
+        skip_k(job.end - mine.end);
         mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
         wgmma::fence();
         start_scores_of(s);
+        look(job);
         wgmma::wait<0>();
         weigh_first(p, s, softmax, job);
     }
@@ -155,13 +189,16 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         wgmma::fence();
         start_values<S>(o, p, shared.v(at_v.stage));
         mbarrier::wait(shared.q_full(wg), q_parity);
+        skip_k(job.end - mine.end);
         mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
         start_scores_of(s);
         pass_turn();
+        look(job);
         wgmma::wait<1>();
         wgmma::hold(o);
         wgmma::hold(p);
         release_v();
+        skip_v(behind);
         finish(call, old, to, o, softmax, c, wg);
         wgmma::wait<0>();
         weigh_first(p, s, softmax, job);
@@ -180,10 +217,10 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         start_values<S>(o, p, shared.v(at_v.stage));
         pass_turn();
         wgmma::wait<1>();
-        scores_done(s, j == job.first);
+        scores_done(s, j == mine.first);
         score<MASKED>(s, job, j);
         const Maxima top = Maxima::of(s);
-        if (__any_sync(0xffffffff, softmax.outgrown(top))) {
+        if (__any_sync(0xffffffff, softmax.outgrown(top, c))) {
             wgmma::wait<0>();
             wgmma::hold(o);
             scale_rows(o, softmax.raise(top, c));
@@ -213,13 +250,17 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     // A tile's blocks but the first: those with something to hide are at the ends.
     __device__ __forceinline__ void walk(typename S::Sums& o, typename S::Weights& p,
                                          LazySoftmax& softmax, const Work& job) {
-        const i32 hidden = max(shown.end / S::N, job.first);
-        const i32 clear = max((shown.first + S::N - 1) / S::N, job.first);
-        i32 j = job.end - 2;
+        skip_v(job.end - mine.end);
+        const i32 hidden = max(shown.end / S::N, mine.first);
+        const i32 clear = max((shown.first + S::N - 1) / S::N, mine.first);
+        i32 j = mine.end - 2;
         for (; j >= hidden; j--) step<true>(o, p, softmax, job, j);
         for (; j >= clear; j--) step<false>(o, p, softmax, job, j);
         if constexpr (MASK == Mask::window)
-            for (; j >= job.first; j--) step<true>(o, p, softmax, job, j);
+            for (; j >= mine.first; j--) step<true>(o, p, softmax, job, j);
+        behind = mine.first - job.first;
+        skip_k(behind);
+        for (; PARTS && idle > 0; idle--) await_turn(), pass_turn();
     }
 
     // All tiles. The last block of one is finished while the first of the next is begun.
@@ -237,7 +278,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
                 finish(call, next, to, none, Softmax(), c, wg);
                 return;
             }
-            start(next);
+            begin(next);
             if (open) turn_over(o, p, softmax, job, next, to);
             else first_block(p, softmax, next);
             clear(o);

@@ -1,12 +1,11 @@
 // Which tile of queries comes next.
 //
-// Tiles are numbered so that the longest come first: with a causal mask, the last queries see the most
-// keys. `section` heads are finished before the next ones start, so that those at work at the same time
-// share keys in L2. Persistent CTAs take tiles from a counter in global memory as they get free: who has
-// a short one gets the next. Without a counter they take turns, back and forth: who had the longest of a
-// round has the shortest of the next.
+// Persistent CTAs take tiles, longest first (order.cuh), from a counter in global memory as they get
+// free: who has a short one gets the next. Without a counter they take turns, back and forth: who had the
+// longest of a round has the shortest of the next.
 #pragma once
 
+#include "attention/order.cuh"
 #include "common/mbarrier.cuh"
 #include "common/types.cuh"
 #include "common/warp.cuh"
@@ -15,22 +14,8 @@ namespace attention {
 
 using mbarrier::Barrier;
 
-struct Tile {
-    i32 m, head, batch;
-};
-
-struct Schedule {
-    i32 m_tiles, heads, batch, section;
+struct Schedule : Order {
     u32* counter;  // null, or a zero
-
-    __device__ __forceinline__ i32 count() const { return m_tiles * heads * batch; }
-
-    __device__ __forceinline__ Tile at(i32 index) const {
-        const i32 pairs = heads * batch, first = index / (m_tiles * section) * section;
-        const i32 width = min(section, pairs - first), within = index - first * m_tiles;
-        const i32 pair = first + within % width;
-        return {m_tiles - 1 - within / width, pair % heads, pair / heads};
-    }
 
     // The tile after tile `index`; count() or more if there is none. There are as many tiles left after
     // the first ones, and workers that learn that none is, as tiles in all: so the counter comes back to

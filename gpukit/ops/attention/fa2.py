@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpukit import kernels
 from gpukit.kernels import attention as specs
 from gpukit.kernels.spec import Value
-from gpukit.ops.attention import pieces
+from gpukit.ops.attention import pieces, tiles
 from gpukit.ops.attention.problem import Problem
 
 
@@ -19,11 +19,14 @@ def launch(problem: Problem, **given: Value) -> None:
     compiled = problem.device.compile(specs.K2, chosen)
     m_tiles = -(-problem.queries // specs.fa2_rows(kernels.get("attention.k2").resolve(chosen)))
     grid = m_tiles * problem.heads * problem.batch
+    share = problem.heads // problem.kv_heads
+    section = tiles.section(problem.keys, problem.d + problem.dv, 2,
+                            problem.kv_heads * problem.batch)
     compiled.launch((grid,), (32 * int(chosen["warps"]),), (
         *pieces.strided(problem.q), *pieces.strided(problem.k), *pieces.strided(problem.v),
         *pieces.results(problem),
-        problem.queries, problem.keys, m_tiles, problem.heads,
-        problem.heads // problem.kv_heads, *pieces.visible(problem), *pieces.terms(problem),
+        problem.queries, problem.keys, m_tiles, problem.heads, problem.batch,
+        section * share, share, *pieces.visible(problem), *pieces.terms(problem),
         problem.lengths.q_offsets, problem.lengths.q_lengths, problem.lengths.k_offsets,
         problem.lengths.k_lengths))
 

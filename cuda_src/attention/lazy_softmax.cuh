@@ -10,7 +10,8 @@
 
 namespace attention {
 
-constexpr f32 SLACK = 8.0f;  // weights are at most 2^this
+constexpr f32 SLACK = 8.0f;    // weights are at most 2^this
+constexpr f32 UNSEEN = 1e30f;  // minus the base of a row that has seen no key: all scores are above it
 
 // Of a thread's two rows, over its own columns.
 struct Maxima {
@@ -29,13 +30,15 @@ struct Maxima {
 };
 
 struct LazySoftmax {
-    f32 max[2] = {minus_infinity(), minus_infinity()};    // that the base is made of
-    f32 base[2] = {0.0f, 0.0f};
-    f32 limit[2] = {minus_infinity(), minus_infinity()};  // of scores
-    f32 sum[2] = {0.0f, 0.0f};                            // of this thread's columns only
+    f32 shift[2] = {UNSEEN, UNSEEN};  // minus the base: an operand that needs no negation
+    f32 sum[2] = {0.0f, 0.0f};        // of this thread's columns only
 
-    __device__ __forceinline__ bool outgrown(const Maxima& top) const {
-        return (top.row[0] > limit[0]) | (top.row[1] > limit[1]);
+    __device__ __forceinline__ bool outgrown(const Maxima& top, f32 c) const {
+        return (fmaf(top.row[0], c, shift[0]) > SLACK) | (fmaf(top.row[1], c, shift[1]) > SLACK);
+    }
+    // By which power of two a row's weights have been divided; minus infinity if there are none.
+    template <int H> __device__ __forceinline__ f32 scaled(f32) const {
+        return shift[H] == UNSEEN ? minus_infinity() : -shift[H];
     }
 
     // A new base: what sums are to be multiplied with. All threads of a quad.
@@ -43,12 +46,10 @@ struct LazySoftmax {
         Rise rise;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const f32 before = max[h];
-            max[h] = fmaxf(before, quad_max(top.row[h]));
-            limit[h] = max[h] + __fdividef(SLACK, c);
-            // A row that has seen no key yet: any finite number will do, all weights are 2^-infinity.
-            rise.base[h] = base[h] = max[h] == minus_infinity() ? 0.0f : max[h] * c;
-            rise.correction[h] = ptx::ex2(fmaf(before, c, -base[h]));
+            const f32 before = shift[h];
+            shift[h] = fminf(before, -quad_max(top.row[h]) * c);
+            rise.base[h] = -shift[h];
+            rise.correction[h] = ptx::ex2(shift[h] - before);
             sum[h] *= rise.correction[h];
         }
         return rise;
@@ -60,7 +61,7 @@ struct LazySoftmax {
         f32 more[4] = {};
 #pragma unroll
         for (int i = 0; i < REGS; i++) {
-            s[i] = ptx::ex2(fmaf(s[i], c, -base[i / 2 % 2]));
+            s[i] = ptx::ex2(fmaf(s[i], c, shift[i / 2 % 2]));
             more[i % 4] += s[i];
         }
         sum[0] += more[0] + more[1];
