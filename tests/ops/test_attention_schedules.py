@@ -77,6 +77,23 @@ def test_tiles_that_follow_each_other(turns: bool, policy: str,
     check(problem(1, 130, 80, mask="causal"), config, Rules("causal"))
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_warpgroups_that_leave_blocks_to_others(policy: str,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "run", partial(emulator.run, policy=policy))
+    p = problem(1, 330, 361, 1, 1, mask="sliding_causal", window=100)
+    for turns in (False, True):
+        config = forward.Config(Tile(64, 3, 3), workers=1, turns=turns)
+        check(p, config, Rules("sliding_causal", window=100))
+
+
+@pytest.mark.parametrize(("tile", "queries", "keys", "window"), [
+    (Tile(32, 3, 2), 300, 330, 20), (Tile(128, 3, 3), 390, 500, 64)])
+def test_windows_of_few_blocks(tile: Tile, queries: int, keys: int, window: int) -> None:
+    p = problem(1, queries, keys, 1, 1, mask="sliding_causal", window=window)
+    check(p, forward.Config(tile, workers=1), Rules("sliding_causal", window=window))
+
+
 @pytest.mark.parametrize(("workers", "section"), [(1, 3), (2, 1), (3, 3), (7, 1)])
 def test_workers_share_tiles(workers: int, section: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tickets = np.zeros(1, np.uint32)
