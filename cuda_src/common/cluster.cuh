@@ -28,6 +28,11 @@ __device__ __forceinline__ void wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// Arrives without the memory ordering: a barrier that only tells that a CTA has started.
+__device__ __forceinline__ void arrive_only() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 // The same meeting without the memory ordering, which costs a MEMBAR.ALL.GPU: for barriers that only
 // keep CTAs from running ahead (after mbarrier::fence_init) or from leaving.
 __device__ __forceinline__ void meet() {

@@ -27,6 +27,12 @@ __device__ __forceinline__ void store_async(u32 remote, u64 value, u32 remote_ba
                  :: "r"(remote), "l"(value), "r"(remote_barrier) : "memory");
 }
 
+// The same of 4 bytes.
+__device__ __forceinline__ void store_async(u32 remote, u32 value, u32 remote_barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];"
+                 :: "r"(remote), "r"(value), "r"(remote_barrier) : "memory");
+}
+
 __device__ __forceinline__ u32 load(u32 remote) {
     u32 value;
     asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(remote) : "memory");

@@ -36,6 +36,13 @@ __device__ __forceinline__ f32 tanh(f32 x) {
     return y;
 }
 
+// NaN if either is, where fmaxf drops it.
+__device__ __forceinline__ f32 max_or_nan(f32 a, f32 b) {
+    f32 y;
+    asm("max.ftz.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
 }  // namespace ptx
 
 namespace full {

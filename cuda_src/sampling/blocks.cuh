@@ -17,10 +17,9 @@ struct Blocks {
 
     static constexpr int MOST = 256;
 
-    __device__ __forceinline__ explicit Blocks(i32 V) : V(V) {
-        rounds = (V - 1) / (ROUND * MOST) + 1;
-        count = (V - 1) / (ROUND * rounds) + 1;
-    }
+    __device__ __forceinline__ explicit Blocks(i32 V) : Blocks(V, (V - 1) / (ROUND * MOST) + 1) {}
+    __device__ __forceinline__ Blocks(i32 V, i32 rounds)
+        : V(V), rounds(rounds), count((V - 1) / (ROUND * rounds) + 1) {}
     __device__ __forceinline__ u32 first(int block, int round) const {
         return (u32(block) * u32(rounds) + u32(round)) * ROUND;
     }

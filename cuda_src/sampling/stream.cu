@@ -6,6 +6,7 @@
 // - No filter: the block is drawn from the sums, the token from the block, which is read again.
 // - A small k, min-p, or most of a nucleus: at least k tokens reach the k-th largest group maximum,
 //   and not many more do. CTA 0 reads those groups again, and finishes on a list in shared memory.
+//   Where few rows are shared out among many CTAs, their registers hold the row (stream_small.cuh).
 // - Everything else: thresholds by histograms over further readings, a thousandfold narrower each.
 //
 // Masses are integers (mass.cuh), or f32 sums in an order that V alone sets, so the token depends on
@@ -13,6 +14,7 @@
 //
 // Limits: the row pitch and base are aligned to VEC elements.
 #include "sampling/stream_finish.cuh"
+#include "sampling/stream_small.cuh"
 
 template <class Row>
 __device__ __forceinline__ void write(const Row& row, f32* to, const Drawn& drawn) {
@@ -46,15 +48,35 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     using Row = StreamRow<T, VEC, THREADS, CLUSTER, MOST>;
     auto& s = here<typename Row::Shared>();
     const i64 at = blockIdx.x / CLUSTER;
-    Row row = {s, {logits + at * pitch, bitmask ? bitmask + at * mask_pitch : nullptr, u32(V)},
-               Blocks(V), CLUSTER > 1 ? cluster::rank() : 0};
-    const auto stage = row.start(
-        {setting(temperature, at, temperature0), setting(top_p, at, top_p0),
-         fminf(setting(min_p, at, min_p0), 1.0f), setting(top_k, at, top_k0),
-         setting(seed, at, seed0), setting(position, at, position0)},
-        distribution != nullptr);
-
-    const Settings& settings = s.settings;
+    const Logits<T, VEC> given = {logits + at * pitch, bitmask ? bitmask + at * mask_pitch : nullptr,
+                                  u32(V)};
+    const u32 rank = CLUSTER > 1 ? cluster::rank() : 0;
+    auto leave = [&](const Row& row, const Drawn& drawn) {
+        if (threadIdx.x) return;
+        if (ids) ids[at] = drawn.token;
+        if (status) status[at] = row.status();
+    };
+    Settings settings = {setting(temperature, at, temperature0), setting(top_p, at, top_p0), 0.0f,
+                         setting(top_k, at, top_k0), 0, 0};
+    auto complete = [&] {
+        settings.min_p = fminf(setting(min_p, at, min_p0), 1.0f);
+        settings.seed = setting(seed, at, seed0), settings.position = setting(position, at, position0);
+    };
+    using Small = SmallK<T, VEC, THREADS, CLUSTER, MOST>;
+    if constexpr (Small::FITS) {
+        if (!distribution && Small::suits(settings, V, joint)) {
+            Row row = {s, given, Blocks(V, 1), rank};  // no division before the row sets out
+            Drawn drawn;
+            if (Small(row).ends(settings, complete, drawn)) {
+                if (rank == 0) leave(row, drawn);
+                return;
+            }
+            __syncthreads();
+        }
+    }
+    complete();
+    Row row = {s, given, Blocks(V), rank};
+    const auto stage = row.start(settings, distribution != nullptr);
     const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;
     const bool sums = !settings.greedy() && (!filtered || (settings.top_p < 1.0f && joint));
     Sketch sketch;
@@ -71,10 +93,7 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
                 row, s, row.weigher(), k, greedy ? 1.0f : settings.top_p, joint || !filtered};
             drawn = finish.decide();
         }
-        if (threadIdx.x == 0) {
-            if (ids) ids[at] = drawn.token;
-            if (status) status[at] = row.status();
-        }
+        leave(row, drawn);
         row.end(drawn);
     }
     if (distribution) write(row, distribution + at * out_pitch, row.ended());

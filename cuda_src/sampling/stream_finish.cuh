@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sampling/stream_edge.cuh"
+#include "sampling/stream_few.cuh"
 #include "sampling/stream_nucleus.cuh"
 
 // Out of line, with all they need in shared memory: long ways must not cost the short ones registers.
@@ -41,59 +42,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
     const i32 k;       // 0: all
     const f32 top_p;
     const bool joint;
-
-    // --- few tokens, all on the list: everyone is compared with everyone ---
-
-    __device__ __forceinline__ Drawn few(int n, u64 all) {
-        int lanes = 1;  // that share a token's comparisons
-        while (lanes < 32 && 2 * lanes * n <= THREADS) lanes *= 2;
-        const int me = threadIdx.x / lanes, part = threadIdx.x % lanes;
-        const bool live = me < n;
-        const u32 key = live ? s.key[me] : 0, token = live ? s.token[me] : 0;
-
-        u32 larger = 0;
-        if (live)
-            for (int j = part; j < n; j += lanes) larger += s.key[j] > key;
-        for (int i = 1; i < lanes; i *= 2) larger += __shfl_xor_sync(0xffffffff, larger, i);
-        const f32 e = weigh(key::value(key));
-        bool kept = live && (k == 0 || larger < u32(k)) && e >= s.settings.min_p;
-        u64 mass = kept ? mass_of(e) : 0;
-        leave(me, part, live, mass);
-
-        if (top_p < 1.0f) {
-            u64 above = 0, sum = 0;
-            for (int j = part; j < n; j += lanes) {
-                const u64 m = s.mass[j];
-                sum += m, above += s.key[j] > key ? m : 0;
-            }
-            const u64 need = fraction(top_p, joint ? all : shared_sum(sum, lanes));
-            kept &= shared_sum(above, lanes) < need;
-            mass = kept ? mass : 0;
-            __syncthreads();
-            leave(me, part, live, mass);
-        }
-
-        u64 before = 0, sum = 0;
-        for (int j = part; j < n; j += lanes) {
-            const u64 m = s.mass[j];
-            sum += m, before += s.token[j] < token ? m : 0;
-        }
-        sum = shared_sum(sum, lanes), before = shared_sum(before, lanes);
-        const u64 rest = row.random_below(sum);
-        if (kept) atomicMin(&s.drawn.threshold, key);
-        if (part == 0 && before <= rest && rest < before + mass) s.drawn.token = token;
-        __syncthreads();
-        return {s.drawn.token, s.drawn.threshold, sum};
-    }
-
-    __device__ __forceinline__ void leave(int me, int part, bool live, u64 mass) {
-        if (live && part == 0) s.mass[me] = mass;
-        __syncthreads();
-    }
-    __device__ __forceinline__ static u64 shared_sum(u64 x, int lanes) {
-        for (int i = 1; i < lanes; i *= 2) x += __shfl_xor_sync(0xffffffff, x, i);
-        return x;
-    }
 
     // --- many on the list: three thresholds, of values, of mass and of the token ---
 
@@ -217,7 +165,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
         if (bound && gathered(bound, filtered, all)) {
             row.dismiss();
             const int n = s.listed;
-            if (n <= MOST_COMPARED) return few(n, all);
+            if (n <= FEW) return Few<Row>{row, s, weigh, k, top_p, joint}.draw(n, all);
             hand_on({all, bound, k, n, top_p, joint, false, 0, 0, 0});
             finish_list<Finish>();
         } else {
@@ -251,7 +199,6 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
         const Task& task = row.s.task;
         return {row, row.s, row.weigher(), task.k, task.top_p, task.joint != 0};
     }
-    static constexpr int MOST_COMPARED = THREADS < FEW ? THREADS : FEW;
 
     // A key that all kept tokens reach, or a guess if none is known; 0: too many would reach it.
     __device__ __forceinline__ u32 lower_bound(bool filtered) const {

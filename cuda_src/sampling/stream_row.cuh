@@ -49,15 +49,27 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
         stage.start();
         if (first() < last()) stage.fetch(logits, blocks.first(first(), 0));
         if (threadIdx.x == 0) {
-            s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
+            settle(settings);
             s.logits = logits.row, s.mask = logits.mask, s.V = blocks.V, s.rank = rank;
-            s.settings = settings, s.settings.min_p *= weight_unit(blocks.V);
             s.writes = writes, s.shape = {};
         }
+        roll(settings, 1);
         for (int i = threadIdx.x; i < Sketch::PARTS; i += THREADS) s.sketch[i] = 0;
         if constexpr (CLUSTER > 1) cluster::arrive();
         __syncthreads();
         return stage;
+    }
+
+    __device__ __forceinline__ void settle(const Settings& settings) const {
+        s.listed = s.grouped = s.nan = 0, s.drawn.threshold = 0xffffffff;
+        s.settings = settings, s.settings.min_p *= weight_unit(blocks.V);
+    }
+
+    // Leaves the number that decides the draw, by one thread of that warp while others do other things.
+    __device__ __forceinline__ void roll(const Settings& settings, int warp) const {
+        if (threadIdx.x != warp * 32) return;
+        s.random = philox::wide(
+            philox::words(settings.seed, settings.position, 0, philox::Domain::draw));
     }
 
     // Of the same tokens in all CTAs.
@@ -175,9 +187,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
         return u8((top > key::NOTHING) | (s.nan ? 2 : 0));
     }
     __device__ __forceinline__ u64 random_below(u64 mass) const {
-        if (greedy()) return 0;
-        const uint4 w = philox::words(s.settings.seed, s.settings.position, 0, philox::Domain::draw);
-        return __umul64hi(philox::wide(w), mass);
+        return greedy() ? 0 : __umul64hi(s.random, mass);
     }
 
     // Turns the blocks' sums into masses relative to the row's maximum; what they add up to.
@@ -251,9 +261,9 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
         say(order);
         meet();
     }
-    __device__ __forceinline__ void say(const Order& order) {
+    __device__ __forceinline__ void say(const Order& order, u32 from = 0) {
         if constexpr (CLUSTER > 1) {
-            if (threadIdx.x >= CLUSTER) return;
+            if (threadIdx.x < from || threadIdx.x >= CLUSTER) return;
             dsmem::store(dsmem::at(&s.order.what, threadIdx.x), u32(order.what));
             dsmem::store(dsmem::at(&s.order.low, threadIdx.x), order.low);
             dsmem::store(dsmem::at(&s.order.high, threadIdx.x), order.high);
@@ -280,7 +290,7 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
     // Sends the others away while this CTA goes on, unless they are needed for a distribution.
     __device__ __forceinline__ void dismiss() {
         if (alone || s.writes) return;
-        say({Sweep::done, 0, 0});
+        say({Sweep::done, 0, 0}, 1);
         cluster::arrive();
         alone = true;
     }

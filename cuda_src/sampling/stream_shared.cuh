@@ -67,10 +67,30 @@ struct Drawn {
 constexpr int LIST = 2048;  // tokens that CTA 0 has room for
 constexpr int FEW = 256;    // of which each may be compared with each
 
+// A short list in order: by key, with the place by token and the mass, and by token.
+struct FewInOrder {
+    uint4 by_key[FEW];
+    u32 by_token[FEW];
+};
+
+// What the CTAs tell each other where a row ends with a small k: each warp's maximum; how many tokens each
+// CTA sent, and whether it saw a NaN; in CTA 0 which tokens.
+struct SmallBoard {
+    static constexpr int UNITS = 256, ROOM = 192, CTAS = 8;
+
+    alignas(16) u32 most[UNITS];  // keys
+    uint2 sent[CTAS];
+    uint2 list[CTAS][ROOM];  // token and key
+    u32 bound, top, found, nan;
+};
+
 // What a CTA keeps: stages while the row is read for the first time, the rest afterwards. In CTA 0 all of
 // it is used, in the others the stages, the bins and the orders.
 template <class T, int THREADS, int MOST> struct alignas(16) StreamShared {
-    u32 maxima[MOST * 32];  // of groups, as keys
+    union {
+        u32 maxima[MOST * 32];  // of groups, as keys
+        SmallBoard small;
+    };
     f32 block_max[MOST], block_sum[MOST];
     u32 sketch[Sketch::PARTS];
     union {
@@ -79,7 +99,10 @@ template <class T, int THREADS, int MOST> struct alignas(16) StreamShared {
             union {
                 struct {
                     BlockDraw<THREADS, MOST> draw;
-                    Bins<THREADS> bins;
+                    union {
+                        Bins<THREADS> bins;
+                        FewInOrder few;
+                    };
                     u64 mass[FEW];
                     u16 group[LIST];
                 };
@@ -88,7 +111,7 @@ template <class T, int THREADS, int MOST> struct alignas(16) StreamShared {
             u32 key[LIST], token[LIST];  // the list
         };
     };
-    mbarrier::Barrier full[THREADS / 32];
+    mbarrier::Barrier full[THREADS / 32], told[2];
     u64 sums[2][THREADS / 32];
     Order order;
     i32 V;  // 16 bytes with the order: they are read as one
@@ -100,6 +123,7 @@ template <class T, int THREADS, int MOST> struct alignas(16) StreamShared {
     const T* logits;  // what the row is, for further readings, as all that follows
     const u32* mask;
     Settings settings;
+    u64 random;  // what the draw is decided by
     Sketch shape;  // what `sketch` counts
     u32 rank;
     u32 top;  // the key of the row's maximum

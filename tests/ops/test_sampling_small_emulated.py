@@ -1,0 +1,104 @@
+"""A small k on the emulator: rows that fit the registers of their cluster, in one reading.
+
+A call that asks for the distribution takes the long way, which other tests hold against the oracle:
+both ways give the same token and status.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from gpukit import emulator, sampling
+
+WAYS = {"one piece": {"threads": 512, "cluster": 8}, "two": {"threads": 256, "cluster": 8},
+        "four CTAs": {"threads": 512, "cluster": 4}}
+TWO = WAYS["two"]
+K50: dict[str, Any] = {"temperature": 0.8, "top_k": 50, "top_p": 0.9}
+
+
+def random(count: int, width: int, seed: int = 0, scale: float = 2.0) -> Any:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((count, width)) * scale).astype(np.float32)
+
+
+def padded(x: Any) -> Any:
+    """The same rows, each at an address of 16 bytes."""
+    wide = np.empty((len(x), -(-x.shape[1] // 8) * 8), x.dtype)
+    wide[:, :x.shape[1]] = x
+    return wide[:, :x.shape[1]]
+
+
+class Readings:
+    """How many bytes the emulator's launches read from global memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+        self.bytes: list[int] = []
+        run: Any = partial(emulator.run, **options)
+
+        def counted(*args: Any, **given: Any) -> Any:
+            result = run(*args, **given)
+            self.bytes.append(result.counters.global_loads.bytes)
+            return result
+
+        monkeypatch.setattr(emulator, "run", counted)
+
+
+def both(x: Any, tunables: dict[str, int], **settings: Any) -> None:
+    """The two ways of `x`, which must agree."""
+    status, other = np.full((2, len(x)), 0xDB, np.uint8)
+    short = sampling.sample(x, seed=7, status=status, tunables=tunables, **settings)
+    long = sampling.sample(x, seed=7, status=other, tunables=tunables,
+                           distribution=np.empty(x.shape, np.float32), **settings)
+    np.testing.assert_array_equal(short, long)
+    np.testing.assert_array_equal(status, other)
+
+
+def test_one_reading_gives_the_token_of_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = padded(random(1, 4803))
+    readings = Readings(monkeypatch)
+    both(x, TWO, **K50)
+    assert readings.bytes[0] == x.nbytes < readings.bytes[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("tunables", WAYS.values(), ids=WAYS)
+def test_shapes_of_clusters_types_and_odd_addresses(tunables: dict[str, int], dtype: Any) -> None:
+    x = random(2, 9003, 2).astype(dtype)
+    both(padded(x), tunables, **K50)
+    both(x[:1, 1:], tunables, **K50)
+
+
+def test_rows_settings_and_masks_of_all_kinds() -> None:
+    x = padded(random(4, 2403, 1))
+    x[0] = np.round(x[0])          # ties at the threshold
+    x[1, ::3] = -np.inf
+    x[1, 1::9] = np.nan
+    x[2, [700, 30]] = np.inf       # the first of them
+    x[3, 1000:1200] += 20.0        # all that is likely in one place
+    mask = np.full((4, 76), 0xFFFFFFFF, np.uint32)
+    mask[0, 1::2] = 0
+    mask[3] = 0
+    mask[3, [31, 35, 75]] = 1 << 2  # the last token, of no whole piece, too
+    both(x, TWO, bitmask=mask, temperature=np.array([1, 0.5, 1, 9], np.float32),
+         top_k=np.array([20, 40, 5, 2], np.int32), top_p=np.array([0.5, 0.9, 0.5, 1], np.float32),
+         min_p=np.array([0.1, 0, 0, 0], np.float32))
+
+
+def test_rows_that_go_the_long_way_after_all() -> None:
+    x = padded(random(2, 2403, 1))
+    x[0, 100:] = -np.inf           # fewer warps with logits than k
+    x[1] = 1.0                     # more ties than the list holds
+    both(x, TWO, **K50)
+
+
+@pytest.mark.parametrize("policy", ["early", "late"])
+def test_every_schedule_gives_the_same_token(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = random(1, 2048, 4)
+    Readings(monkeypatch, policy=policy, seed=5)
+    assert sampling.sample(x, seed=7, tunables=TWO, **K50)[0] == 1252
