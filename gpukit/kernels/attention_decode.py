@@ -92,7 +92,7 @@ D6 = KernelSpec(
     name="attention.decode.d6",
     source="attention/decode/d6_split.cu",
     entry="d6_split<{dtype}, {dim}, form::{form}, {warps}, {stages}, {cluster}, Pages::{pages}, "
-          "Extra::{extra}, Cut::{cut}, {blocks}, {lockstep}>",
+          "Extra::{extra}, Cut::{cut}, {blocks}>",
     summary="split keys: a ring of cp.async per warp, mma.sync, combined in the same launch",
     archs=("sm_90", "sm_100"),
     tunables=(
@@ -108,7 +108,6 @@ D6 = KernelSpec(
         Tunable("cut", CUTS, "grid", "every unit in as many parts; or as many "
                 "steps for every gang of CTAs"),
         Tunable("blocks", (1, 2, 3, 4, 6, 8), 1, "CTAs per SM that registers must suffice for"),
-        Tunable("lockstep", (0, 1), 0, "warps of a CTA go from tile to tile together"),
     ),
     params=_PARAMS,
     shared_bytes=shared_bytes,
@@ -145,7 +144,7 @@ D7 = KernelSpec(
     summary="the transposed form on wgmma: keys on M, a group's query rows on N",
     archs=("sm_90a",),
     tunables=(
-        *(tunable for tunable in D6.tunables if tunable.name not in ("form", "warps", "lockstep")),
+        *(tunable for tunable in D6.tunables if tunable.name not in ("form", "warps")),
         Tunable("form", ("transposed", "upright"), "transposed", "keys on the MMA's M, or queries"),
         Tunable("rows", WARPGROUP_ROWS, 8, "query rows of a CTA, the MMA's N; 64 upright"),
     ),
@@ -167,7 +166,7 @@ D8 = KernelSpec(
     name="attention.decode.d8",
     source="attention/decode/d8_narrow.cu",
     entry="d8_narrow<{queries}, {dtype}, {dim}, {rows}, {warps}, {stages}, {cluster}, "
-          "Pages::{pages}, Extra::{extra}, Cut::{cut}, {blocks}, {lockstep}>",
+          "Pages::{pages}, Extra::{extra}, Cut::{cut}, {blocks}>",
     summary="a cache of 8-bit floats, widened between shared memory and mma.sync",
     archs=("sm_90", "sm_100"),
     tunables=(

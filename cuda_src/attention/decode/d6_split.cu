@@ -16,7 +16,7 @@ template <class T, int DIM> using transposed_16 = decode::Transposed<T, DIM, 16>
 }  // namespace form
 
 template <class T, int DIM, template <class, int> class FORM, int WARPS, int STAGES, int CLUSTER,
-          Pages PAGES, Extra EXTRA, Cut CUT, int BLOCKS, bool LOCKSTEP>
+          Pages PAGES, Extra EXTRA, Cut CUT, int BLOCKS>
 __global__ void __cluster_dims__(1, CLUSTER, 1) __launch_bounds__(WARPS * 32, BLOCKS)
 d6_split(const T* q, const T* k, const T* v, T* out, f32* lse, const u32* lengths, const u32* table,
          const f32* sinks, const f32* slopes, const T* extra, float4* values, float2* statistics,
@@ -25,7 +25,7 @@ d6_split(const T* q, const T* k, const T* v, T* out, f32* lse, const u32* length
          i64 table_row, i64 extra_batch, i64 extra_token, i64 extra_head, i32 extent, i32 shift,
          i32 sequences, i32 keys, i32 tokens, i32 group, i32 heads, i32 left, i32 right, i32 chunk,
          f32 scale, f32 cap_in, f32 cap) {
-    using S = decode::Split<FORM<T, DIM>, DIM, WARPS, STAGES, CLUSTER, PAGES, EXTRA, CUT, LOCKSTEP>;
+    using S = decode::Split<FORM<T, DIM>, DIM, WARPS, STAGES, CLUSTER, PAGES, EXTRA, CUT>;
     const bool paged = PAGES != Pages::none;  // the batch stride is then that of pages
     decode::decode_split<S>(decode::Arguments<T, T, T>{
         q, {q_batch, q_token, q_head}, {k, k_row, k_batch}, {v, v_row, v_batch},

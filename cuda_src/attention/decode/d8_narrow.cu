@@ -10,7 +10,7 @@ using decode::Extra;
 using decode::Pages;
 
 template <class Q, class T, int DIM, int ROWS, int WARPS, int STAGES, int CLUSTER, Pages PAGES,
-          Extra EXTRA, Cut CUT, int BLOCKS, bool LOCKSTEP>
+          Extra EXTRA, Cut CUT, int BLOCKS>
 __global__ void __cluster_dims__(1, CLUSTER, 1) __launch_bounds__(WARPS * 32, BLOCKS)
 d8_narrow(const Q* q, const e4m3* k, const e4m3* v, T* out, f32* lse, const u32* lengths,
           const u32* table, const f32* sinks, const f32* slopes, const T* extra,
@@ -23,7 +23,7 @@ d8_narrow(const Q* q, const e4m3* k, const e4m3* v, T* out, f32* lse, const u32*
           i32 q_scale_batch, i32 q_scale_head, i32 k_scale_batch, i32 k_scale_head,
           i32 v_scale_batch, i32 v_scale_head) {
     using Form = decode::Narrow<T, DIM, ROWS>;
-    using S = decode::Split<Form, DIM, WARPS, STAGES, CLUSTER, PAGES, EXTRA, CUT, LOCKSTEP>;
+    using S = decode::Split<Form, DIM, WARPS, STAGES, CLUSTER, PAGES, EXTRA, CUT>;
     const bool paged = PAGES != Pages::none;  // the batch stride is then that of pages
     decode::decode_split<S>(decode::Arguments<Q, e4m3, T>{
         q, {q_batch, q_token, q_head}, {k, k_row, k_batch}, {v, v_row, v_batch},

@@ -20,7 +20,7 @@ namespace decode {
 
 // FORM: Plain or Transposed; ROWS of it are the query rows of a CTA.
 template <class FORM, int DIM_, int WARPS_, int STAGES_, int CLUSTER_, Pages PAGES_, Extra EXTRA_,
-          Cut CUT_, bool LOCKSTEP_>
+          Cut CUT_>
 struct Split {
     using Form = FORM;
     using T = typename FORM::T;
@@ -44,7 +44,6 @@ struct Split {
     static constexpr int RING = TABLE + table_bytes(PAGES, WARPS, STAGES);
     static constexpr int ITEMS = DIM / 4;  // of a query row
 
-    static constexpr bool LOCKSTEP = LOCKSTEP_;  // warps go from tile to tile together
     // Every WARPS-th of a CTA's is this warp's.
     static __device__ __forceinline__ i32 own(i32 tiles) {
         return max(0, (tiles - warp::index() + WARPS - 1) / WARPS);
@@ -55,12 +54,9 @@ struct Split {
 template <class S>
 __device__ __forceinline__ void attend(typename S::Form& form, Softmax<typename S::Form>& softmax,
                                        Walk<S>& walk, const Rules& rules, Span common,
-                                       const Query (&queries)[S::Form::ENTRIES], i32 tiles) {
+                                       const Query (&queries)[S::Form::ENTRIES]) {
     i32 stage = 0;
-    const i32 turns = S::LOCKSTEP ? (tiles + S::WARPS - 1) / S::WARPS : walk.tiles;
-    for (i32 i = 0; i < turns; i++) {
-        if (S::LOCKSTEP) __syncthreads();
-        if (S::LOCKSTEP && i >= walk.tiles) break;  // the last turn
+    for (i32 i = 0; i < walk.tiles; i++) {
         const i32 key = walk.key(i);
         if (i > 0) walk.wait();
         form.multiply_keys(static_cast<u32>(__cvta_generic_to_shared(walk.k_slot(stage))));
@@ -95,7 +91,7 @@ __device__ __forceinline__ void decode_piece(const A& x, const Work<S>& work, u8
     cp_async::wait<2 * S::STAGES - 1>();
     __syncthreads();  // everybody's part of the queries, and this warp's first keys
     form.load_queries(memory);
-    attend<S>(form, softmax, walk, x.rules, work.common, queries, work.tiles);
+    attend<S>(form, softmax, walk, x.rules, work.common, queries);
     softmax.close();
     cp_async::wait_all();
     __syncthreads();  // rings become the board
