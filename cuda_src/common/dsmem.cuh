@@ -39,6 +39,14 @@ __device__ __forceinline__ u32 load(u32 remote) {
     return value;
 }
 
+// A word of this CTA that other threads may change meanwhile.
+__device__ __forceinline__ u32 look(const u32* shared) {
+    u32 value;
+    asm volatile("ld.relaxed.cta.shared::cta.u32 %0, [%1];" : "=r"(value)
+                 : "r"(u32(__cvta_generic_to_shared(shared))) : "memory");
+    return value;
+}
+
 // The counter's value before.
 __device__ __forceinline__ u32 add(u32 remote, u32 value) {
     u32 before;

@@ -36,6 +36,13 @@ __device__ __forceinline__ f32 tanh(f32 x) {
     return y;
 }
 
+// One instruction; as a product of 64 bits it becomes two where a factor is a constant.
+__device__ __forceinline__ u64 product(u32 a, u32 b) {
+    u64 product;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+    return product;
+}
+
 // NaN if either is, where fmaxf drops it.
 __device__ __forceinline__ f32 max_or_nan(f32 a, f32 b) {
     f32 y;

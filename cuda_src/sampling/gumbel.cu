@@ -73,12 +73,7 @@ struct Race {
 struct HighBar {
     u32 reached;
 
-    __device__ __forceinline__ u32 look() const {
-        u32 key;
-        asm volatile("ld.relaxed.cta.shared::cta.u32 %0, [%1];" : "=r"(key)
-                     : "r"(u32(__cvta_generic_to_shared(&reached))) : "memory");
-        return key;
-    }
+    __device__ __forceinline__ u32 look() const { return dsmem::look(&reached); }
     // The warp's own best joins.
     __device__ __forceinline__ void lift(f32 most) {
         const u32 key = __reduce_max_sync(0xffffffff, key::of(most));

@@ -5,21 +5,14 @@
 // of one position apart.
 #pragma once
 
-#include "common/types.cuh"
+#include "common/math.cuh"
 
 namespace philox {
 
 enum class Domain : u32 { uniform, draw, gumbel, accept, residual };
 
-// One instruction; as a product of 64 bits it becomes two where the factor is a constant.
-__device__ __forceinline__ u64 product(u32 a, u32 b) {
-    u64 product;
-    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
-    return product;
-}
-
 __device__ __forceinline__ uint4 round(uint4 c, u32 k0, u32 k1) {
-    const u64 a = product(0xD2511F53u, c.x), b = product(0xCD9E8D57u, c.z);
+    const u64 a = ptx::product(0xD2511F53u, c.x), b = ptx::product(0xCD9E8D57u, c.z);
     return {u32(b >> 32) ^ c.y ^ k0, u32(b), u32(a >> 32) ^ c.w ^ k1, u32(a)};
 }
 

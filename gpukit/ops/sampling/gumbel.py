@@ -59,8 +59,7 @@ def gumbel_argmax(logits: Any, *, temperature: Any = 1.0, seed: Any = 0, positio
 
 
 def choose(given: Rows) -> dict[str, Value]:
-    """Enough CTAs to fill the GPU."""
+    """CTAs of 512 threads: the largest cluster with which there is one per SM, or one per row."""
     sms = given.device.properties.sm_count
-    cluster = next((c for c in CLUSTERS if c * given.count >= 4 * sms), CLUSTERS[-1])
-    return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster,
-            "threads": 512 if given.count * cluster <= 2 * sms else 256}
+    cluster = next((c for c in reversed(CLUSTERS) if c * given.count <= sms), 1)
+    return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster, "threads": 512}
