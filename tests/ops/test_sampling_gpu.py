@@ -160,3 +160,29 @@ def test_nuclei_of_any_size(scale: float, top_p: float) -> None:
         assert not (kept & (perhaps == 0)).any()
         assert kept[(surely > 0) & (nominal > 1e-12)].all()
         assert any(int(ids[0]) in ref.draw(p, 5, 0, 1e-5) for p in (nominal, surely, perhaps))
+
+
+@pytest.mark.parametrize("width", [32000, 128256, 200_001])
+@pytest.mark.parametrize("count", [1, 15, 16, 40])
+def test_a_small_k_gives_the_token_of_the_way_with_a_distribution(count: int, width: int) -> None:
+    import cupy
+
+    x = random(count, width, 5)
+    kinds: list[Any]
+    kinds = [np.round, np.sort, np.ones_like, lambda row: row - 1.2 * np.log1p(np.arange(row.size)),
+             lambda row: np.where(np.arange(row.size) % 3, -np.inf, row),
+             lambda row: np.where(np.arange(row.size) < 40, row, -np.inf),
+             lambda row: np.where(np.arange(row.size) == 777, np.inf, row)]
+    for row, kind in enumerate(kinds[:max(0, count - 2)]):
+        x[row + 2] = kind(x[row + 2])
+    x, seeds = on_gpu(x), cupy.arange(count, dtype=np.uint64)
+    asked: list[dict[str, Any]] = [
+        {"top_k": 50, "top_p": 0.9, "temperature": 0.8}, {"top_k": 1}, {"top_k": 56},
+        {"top_k": 20, "min_p": 0.1, "top_p": 0.5}, {"top_k": 112, "top_p": 0.99}]
+    for options in asked:
+        status, other = (cupy.empty(count, np.uint8) for _ in range(2))
+        short = sampling.sample(x, seed=seeds, status=status, **options)
+        long = sampling.sample(x, seed=seeds, status=other, **options,
+                               distribution=cupy.empty(x.shape, np.float32))
+        np.testing.assert_array_equal(on_host(short), on_host(long))
+        np.testing.assert_array_equal(on_host(status), on_host(other))

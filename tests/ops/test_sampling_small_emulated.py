@@ -59,8 +59,8 @@ def both(x: Any, tunables: dict[str, int], **settings: Any) -> None:
 
 
 def test_one_reading_gives_the_token_of_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = padded(random(1, 4803))
-    readings = Readings(monkeypatch)
+    x = padded(random(1, 2403))
+    readings = Readings(monkeypatch, policy="late", seed=5)
     both(x, TWO, **K50)
     assert readings.bytes[0] == x.nbytes < readings.bytes[1]
 
@@ -76,29 +76,15 @@ def test_shapes_of_clusters_types_and_odd_addresses(tunables: dict[str, int], dt
 
 def test_rows_settings_and_masks_of_all_kinds() -> None:
     x = padded(random(4, 2403, 1))
-    x[0] = np.round(x[0])          # ties at the threshold
+    x[0] = np.round(x[0])           # ties at the threshold
     x[1, ::3] = -np.inf
     x[1, 1::9] = np.nan
-    x[2, [700, 30]] = np.inf       # the first of them
-    x[3, 1000:1200] += 20.0        # all that is likely in one place
+    x[1, [701, 32]] = np.inf        # the first of them
+    x[3] = 1.0                      # more ties than the list holds: the long way after all
     mask = np.full((4, 76), 0xFFFFFFFF, np.uint32)
     mask[0, 1::2] = 0
-    mask[3] = 0
-    mask[3, [31, 35, 75]] = 1 << 2  # the last token, of no whole piece, too
-    both(x, TWO, bitmask=mask, temperature=np.array([1, 0.5, 1, 9], np.float32),
-         top_k=np.array([20, 40, 5, 2], np.int32), top_p=np.array([0.5, 0.9, 0.5, 1], np.float32),
+    mask[2] = 0                     # fewer warps with logits than k: also the long way
+    mask[2, [31, 35, 75]] = 1 << 2  # the last token, of no whole piece, too
+    both(x, TWO, bitmask=mask, temperature=np.array([1, 0.5, 9, 1], np.float32),
+         top_k=np.array([20, 40, 5, 3], np.int32), top_p=np.array([0.5, 0.9, 1, 0.9], np.float32),
          min_p=np.array([0.1, 0, 0, 0], np.float32))
-
-
-def test_rows_that_go_the_long_way_after_all() -> None:
-    x = padded(random(2, 2403, 1))
-    x[0, 100:] = -np.inf           # fewer warps with logits than k
-    x[1] = 1.0                     # more ties than the list holds
-    both(x, TWO, **K50)
-
-
-@pytest.mark.parametrize("policy", ["early", "late"])
-def test_every_schedule_gives_the_same_token(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = random(1, 2048, 4)
-    Readings(monkeypatch, policy=policy, seed=5)
-    assert sampling.sample(x, seed=7, tunables=TWO, **K50)[0] == 1252
