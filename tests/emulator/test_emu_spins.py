@@ -1,6 +1,6 @@
 """Spins: those that nobody can end are reported soon, all others run to their end.
 
-Every kernel runs under all policies and several seeds.
+Every kernel runs under all policies, and two random orders.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from async_kernels import WRAPPERS
 from gpukit import emulator
 from gpukit.emulator.errors import DeadlockError, LivelockError
 
-SCHEDULES = [
-    (policy, seed) for policy in ("random", "early", "late", "starved") for seed in range(2)
-]
+SCHEDULES = [("random", 0), ("random", 1), ("early", 0), ("late", 0), ("starved", 0)]
 SECONDS = 3.0
 
 PRELUDE = (
