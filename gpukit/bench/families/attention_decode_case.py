@@ -64,7 +64,7 @@ class PreparedDecode:
         self.launch = {**asdict(self.plan.config), **self._predicted()}
         self.work = Work(case.kernel, self._run, slots)
         problem = Problem(self.q, [tuple(pair) for pair in self.caches], self.table,
-                          self.host_lengths, self.lengths)
+                          self.host_lengths, self.lengths, self.plan.config.cut)
         makers = {name: partial(self._peer, name, problem) for name in peers}
         self.peers, self.notes = buffers.peer_works(makers, slots, device)
 

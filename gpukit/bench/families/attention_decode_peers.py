@@ -36,6 +36,7 @@ class Problem:
         table: uint32 [sequences, entries] or None.
         lengths: keys of each sequence, on the host.
         on_device: the same, if gpukit's call gets them.
+        cut: of the call that it is compared with.
     """
 
     q: Any
@@ -43,6 +44,7 @@ class Problem:
     table: Any
     lengths: NDArray[np.uint32]
     on_device: Any
+    cut: str
 
     def require_16_bits(self) -> None:
         """Raise UnsupportedError if the cache has 8."""
@@ -159,7 +161,7 @@ def _own(kind: str, problem: Problem) -> Made:
     problem.require_16_bits()
     q, (k, v), table = problem.q, problem.caches[0], problem.table
     plan = DecodePlan.of(q, k, v, page_table=table)
-    plan = DecodePlan(plan.device, plan.problem, choose(plan.problem, kind))
+    plan = DecodePlan(plan.device, plan.problem, choose(plan.problem, kind, problem.cut))
     last: list[Any] = [None]
 
     def launch(slot: int) -> None:

@@ -210,7 +210,7 @@ def _at_a_time(p: Problem, shape: Config) -> int:
     more to hide it, and the look-up of single rows."""
     if shape.spec is D6 or p.dim < 96 or p.uneven:
         return 2
-    return 1 if p.rows <= 16 else 2
+    return 1 if shape.rows <= 16 else 2
 
 
 def _grid(p: Problem, shape: Config) -> Config:
