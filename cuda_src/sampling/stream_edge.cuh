@@ -13,11 +13,13 @@ struct Edge {
 template <class Row> struct EdgeFinder {
     static constexpr int WARPS = Row::WARPS, THREADS = WARPS * 32, EACH = Sketch::PARTS / THREADS;
     static constexpr f32 OF = Sketch::OF, FITS = f32(LIST / 8 * 7) / OF;
+    static constexpr bool KEEPS = EACH <= 2;  // where threads have registers
 
     typename Row::Shared& s;
     const Weigh weigh;
-    Upto before = {}, own = {};  // what is before this thread's parts, and in them
-    u32 samples = 0;             // in all parts
+    Upto kept[KEEPS ? EACH : 1];  // this thread's parts
+    Upto before = {}, own = {};   // what is before them, and in them
+    u32 samples = 0;              // in all parts
 
     // From below, where weights are small and samples tell much: what is dropped is at most all - need,
     // give or take three standard deviations, or what fits the list.
@@ -74,7 +76,8 @@ template <class Row> struct EdgeFinder {
 
     // The parts' sums in their order: a scan over threads.
     __device__ __forceinline__ void add_up() {
-        for (int i = 0; i < EACH; ++i) own.add(part(threadIdx.x * EACH + i));
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) own.add(KEEPS ? kept[i] = part(i) : part(i));
         Upto upto = own;
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
@@ -90,8 +93,8 @@ template <class Row> struct EdgeFinder {
         before.add({upto.count - own.count, upto.square - own.square, upto.mass - own.mass});
     }
 
-    __device__ __forceinline__ Upto part(u32 i) const {
-        const u32 n = s.sketch[i];
+    __device__ __forceinline__ Upto part(int own) const {
+        const u32 i = threadIdx.x * EACH + own, n = s.sketch[i];
         const f32 w = weigh(s.shape.middle(i));
         return {n, f32(n) * w * w, n * Sketch::OF * mass_of(w)};
     }
@@ -102,9 +105,10 @@ template <class Row> struct EdgeFinder {
     __device__ __forceinline__ void locate(u64 below, Found found) const {
         if (below < before.*SUM || before.*SUM + own.*SUM <= below) return;
         Upto here = before;
+#pragma unroll(KEEPS ? EACH : 1)
         for (int i = 0; i < EACH; ++i) {
             Upto with = here;
-            with.add(part(threadIdx.x * EACH + i));
+            with.add(KEEPS ? kept[i] : part(i));
             if (here.*SUM <= below && below < with.*SUM) found(threadIdx.x * EACH + i, here, with);
             here = with;
         }
@@ -113,10 +117,10 @@ template <class Row> struct EdgeFinder {
 
 // Out of line, as other long ways.
 template <class Row> __device__ __noinline__ Edge find_edge(u64 dropped) {
-    return EdgeFinder<Row>{here<typename Row::Shared>(), Row::again().weigher()}.find(dropped);
+    return EdgeFinder<Row>{here<typename Row::Shared>(), Row::again().weigher(), {}}.find(dropped);
 }
 template <class Row> __device__ __noinline__ u32 find_reached(u32 k) {
-    return EdgeFinder<Row>{here<typename Row::Shared>(), Row::again().weigher()}.reached_by(k);
+    return EdgeFinder<Row>{here<typename Row::Shared>(), Row::again().weigher(), {}}.reached_by(k);
 }
 
 // Of how many groups' maxima k may be a k-th largest that tells: not of nearly all. 0 if there are too few.
