@@ -182,7 +182,10 @@ template <class T, int VEC, int PER, int STAGES, int KEEP> struct RowWarp {
             if constexpr (STAGES > 0) {
                 part.read(stage(turn, p), row, x[p]);
             } else if (part.count) {
-                Logits<T, VEC>{row, nullptr, u32(V)}.read(part.base, x[p]);
+                auto& half = reinterpret_cast<f32 (&)[2][16]>(x[p]);  // fewer addresses at a time
+                const Logits<T, VEC> logits = {row, nullptr, u32(V)};
+                logits.read(part.base, half[0]);
+                logits.read(part.base + ROUND / 2, half[1]);
             } else {
 #pragma unroll
                 for (int i = 0; i < 32; ++i) x[p][i] = -INF;

@@ -82,7 +82,7 @@ SOFTMAX = KernelSpec(
             Param("V", "i32", "tokens"), Param("temperature0", "f32", "for all rows"),
             Param("rows", "i64", "B, of which a cluster takes every n-th")),
     shared_bytes=_warps_bytes,
-    variants=({}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
+    variants=({}, {"blocks": 2}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
               {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8, "stages": 1},
               {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "threads": 128},
               {"threads": 320, "per": 2, "blocks": 2, "stages": 1}),
