@@ -307,7 +307,7 @@ def test_a_grid_of_equal_lengths_fills_the_gpu_or_fits_it_or_is_even(batch: int,
     config = chosen(batch, 1 << 15, queries=queries)
     ctas = 8 * config.parts * config.cluster * (batch if config.cut == "grid" else 1)
     waves = ctas / 132 if ctas <= 132 else ctas / 264
-    assert 132 <= ctas <= 264 or waves / math.ceil(waves) >= 0.9
+    assert 132 <= ctas <= 264 or waves / math.ceil(waves) >= 0.9 or waves >= 3
 
 
 def test_gangs_fit_equal_lengths_if_that_leaves_few_sms_idle() -> None:

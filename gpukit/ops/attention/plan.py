@@ -27,12 +27,13 @@ _SUMS = 32 * 128  # f32 sums of a CTA of the transposed kernel, beyond which reg
 _FILLED = 0.75  # of the SMs: then the others are not missed
 _LONG = 16  # steps of an SM from which an even cut pays
 _WAVE, _MOST_WAVES = 2, 2  # CTAs per SM of a grid in waves
+_MANY = 3  # waves, in which CTAs end at different times: then nobody waits for the last one
 _NEARLY = 0.9
 _WORTH = 4  # steps of a part
 _MOST_TILES = 1 << 30  # that kernels can count
 _DEEPEST, _DEEPEST_NARROW = 3, 4  # tiles of a ring: more gain nothing
 _WIDE = 8  # warps of a CTA that has an SM to itself, of 8-bit caches
-_CLUSTER = 8  # the largest that every GPU takes
+_CLUSTER = max(CLUSTERS)  # the largest that every GPU takes
 
 
 class Problem(NamedTuple):
@@ -155,7 +156,8 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
 
 def _better(p: Problem, shape: Config) -> str:
     """An even cut where SMs have work for long, unless a grid of equal parts gives all of them as
-    much, or all its CTAs have room at once: memory then serves them alike."""
+    much, or all its CTAs have room at once (memory then serves them alike), or they are many and
+    gangs would have parts of sequences to put together."""
     steps = _units(p, shape) * -(-p.keys // _step(shape))
     tiles = p.sequences * (-(-p.keys // TILE) + 1)
     short = steps < _LONG * p.sms or _in_cluster(p, shape)
@@ -163,7 +165,11 @@ def _better(p: Problem, shape: Config) -> str:
         return "grid"
     if p.uneven or shape.spec is D6:
         return "even"
-    return "grid" if _fill(p, shape) >= _NEARLY or _at_once(p, shape) else "even"
+    if _fill(p, shape) >= _NEARLY or _at_once(p, shape):
+        return "grid"
+    many = shape.spec is D7 and _units(p, shape) >= _MANY * _WAVE * p.sms
+    room = _resident(replace(shape, stages=_DEEPEST), p) >= _WAVE
+    return "grid" if many and room and p.sequences % _even(p, shape).parts else "even"
 
 
 def _at_once(p: Problem, shape: Config) -> int:
@@ -227,14 +233,15 @@ def _grid(p: Problem, shape: Config) -> Config:
     useful = max(1, p.keys // step)  # splits that give every warp a tile
     cluster, parts = 1, max(1, min(useful, _splits(units, p.sms)))
     if _in_cluster(p, shape):
-        cluster, parts = _power_of_two(min(useful, _CLUSTER)), 1
+        cluster, parts = max(n for n in CLUSTERS if n <= useful), 1
     elif _fill(p, shape) < _NEARLY and _at_once(p, shape):
         cluster, parts = _at_once(p, shape), 1
     elif _at_a_time(p, shape) > 1 and units > p.sms // 2:  # one alone would not keep up
         parts = max(1, min(useful // _WORTH, 2 * p.sms // units))
     steps = -(-p.keys // (cluster * parts * step))
     resident = min(2, -(-units * cluster * parts // p.sms))
-    deepest = _deepest(p, resident if parts > 1 or _fill(p, shape) < _NEARLY else 1)
+    alike = parts > 1 or (units <= 2 * p.sms and _fill(p, shape) < _NEARLY)
+    deepest = _deepest(p, resident if alike else 1)
     return replace(shape, cluster=cluster, parts=parts,
                    stages=_stages(shape, p, min(steps, deepest), resident))
 
@@ -293,7 +300,3 @@ def _stages(shape: Config, p: Problem, steps: int, resident: int) -> int:
 def _resident(shape: Config, p: Problem) -> int:
     """CTAs that an SM's shared memory holds."""
     return _SM_SHARED // (shape.spec.shared_bytes(shape.tunables(p)) + _CTA_RESERVED)
-
-
-def _power_of_two(at_most: int) -> int:
-    return 1 << (at_most.bit_length() - 1)
