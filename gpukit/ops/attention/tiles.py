@@ -25,13 +25,14 @@ class Tile(NamedTuple):
 
 def choose(d: int, dv: int, policy: str, queries: int) -> Tile:
     """The tile for heads of d (q, k) and dv (v) columns: as many keys as registers hold beside the
-    sums; a third warpgroup where heads are narrow and its rows are not mostly masked ones; a third
-    stage where warpgroups leave out blocks, for then some are ahead of others."""
-    widest, stages = max(d, dv), 3 if policy == "window" else 2
+    sums; a third warpgroup where heads are narrow and its rows are not mostly masked ones; with a
+    window a third stage then, for some of the three are a block ahead of others."""
+    widest = max(d, dv)
     if widest <= 64:
-        return Tile(128, 3 if policy == "full" or queries > _SHORT else 2, stages)
+        return Tile(128, 3 if policy == "full" or queries > _SHORT else 2,
+                    3 if policy == "window" else 2)
     if widest <= 128:
-        return Tile(128, 2, stages)
+        return Tile(128, 2, 2)
     if dv <= 128 and d <= 192:
         return Tile(128 if policy != "window" else 96, 2, 2)
     if widest <= 192:
