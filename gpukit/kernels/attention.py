@@ -106,7 +106,7 @@ K5 = KernelSpec(
     variants=(
         {}, {"ctas": 2}, {"n": 176}, {"mask": "causal", "turns": 0},
         {"mask": "causal", "dtype": "f16"},
-        {"mask": "window", "stages": 3}, {"d": 64, "dv": 64, "wgs": 3},
+        {"mask": "window"}, {"d": 64, "dv": 64, "wgs": 3},
         {"d": 256, "dv": 256, "n": 80}, {"d": 192, "mask": "causal"},
         {"d": 80, "dv": 80, "mask": "causal"},
         {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},
