@@ -5,6 +5,7 @@
 // while the new one runs; a tile of few keys would else be mostly beginning and end. Sums are rescaled
 // only where weights might overflow (lazy_softmax.cuh). And warpgroups take turns at starting products,
 // so that one's softmax falls under the other's products: named barriers keep them half a step apart.
+// With a window each leaves out the blocks at the ends of a tile that only others see (part.cuh).
 //
 // A step of a warpgroup, for block j of the keys (from the right, where masks are):
 //     my turn: start S = Q K_j^T, start O += P V_{j+1}; the next one's turn
@@ -20,8 +21,8 @@
 // GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
 #include "attention/lazy_softmax.cuh"
 #include "attention/sm90/finish.cuh"
-#include "attention/sm90/load.cuh"
 #include "attention/sm90/part.cuh"
+#include "attention/sm90/produce.cuh"
 
 using namespace attention;
 
@@ -106,6 +107,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         q_parity ^= 1;
     }
 
+    // What is to be known of a tile before its first product.
     __device__ __forceinline__ void begin(const Work& job) {
         mine = {job.first, job.end};
         if constexpr (PARTS) {
@@ -291,41 +293,6 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         }
     }
 };
-
-// A CTA that is gone could not be told that a stage is free: stay until all of them are.
-template <class S>
-__device__ __forceinline__ void await_all(const Shared<S>& shared, Cursor<S::STAGES> at_k,
-                                          Cursor<S::STAGES> at_v) {
-    for (int i = 0; i < S::STAGES; i++, at_k.next(), at_v.next()) {
-        mbarrier::wait(shared.k_empty(at_k.stage), at_k.parity ^ 1);
-        mbarrier::wait(shared.v_empty(at_v.stage), at_v.parity ^ 1);
-    }
-}
-
-template <class S, Mask MASK, Keys KEYS, int CTAS>
-__device__ __forceinline__ void produce(const Shared<S>& shared, const Maps& maps,
-                                        const Call& call) {
-    using Work = Job<S, MASK, KEYS, CTAS>;
-    const u32 rank = CTAS > 1 ? cluster::rank() : 0;
-    const Ticket ticket = shared.ticket();
-    if (warp::index() == 0) {
-        Loader<S, MASK, KEYS, CTAS> loader{shared, maps, call, rank};
-        ticket.lead(call.schedule, blockIdx.x / CTAS, gridDim.x / CTAS,
-                    [&](const Tile& tile) { loader.tile(Work(call, tile, rank)); });
-        loader.flush();
-        if constexpr (CTAS > 1) await_all(shared, loader.at_k, loader.at_v);
-    } else if (warp::index() == 1) {
-        u32 parity = 0;
-        ticket.for_each([&](const Tile& tile) {
-            const Work job(call, tile, rank);
-            if (job.empty()) return;
-            prefetch_queries(maps.q, call, job);
-            load_queries(shared, maps.q, call, job, parity);
-            parity ^= 1;
-        });
-    }
-    __syncwarp();
-}
 
 template <class T, int D, int DV, int N, int WGS, int STAGES, Mask MASK, Keys KEYS, u32 TERMS,
           int CTAS, bool TURNS>
