@@ -24,7 +24,7 @@ template <class Row> struct Few {
         put_in_order(n);
         __syncthreads();
         if (threadIdx.x >= 32) return {};
-        if (__builtin_expect(n <= 96, true)) return walk<3>(n, all);
+        if (__builtin_expect(n <= 128, true)) return walk<4>(n, all);
         return walk<FEW / 32>(n, all);
     }
 
@@ -60,7 +60,7 @@ template <class Row> struct Few {
     // Every lane has EACH neighbours of each order, which it reads anew: registers are few.
     template <int EACH, class Visit>
     __device__ __forceinline__ static void each(int n, Visit visit) {
-#pragma unroll(EACH <= 3 ? EACH : 1)
+#pragma unroll(EACH <= 4 ? EACH : 1)
         for (int i = 0; i < EACH; ++i)
             if (const int at = warp::lane() * EACH + i; at < n) visit(at);
     }
