@@ -28,6 +28,7 @@ template <class Row> struct EdgeFinder {
         if (s.shape.scale == 0.0f) return {};
         if (threadIdx.x == 0) at.part = at.first = at.last = Sketch::PARTS;
         add_up();
+        if (threadIdx.x == 0) at.before = 0, at.with = samples;  // where no part is found
         locate(dropped, [&](u32 part, const Upto&, const Upto& with) {
             const f32 below = fmaxf(f32(dropped) / MASS_UNIT, 1e-30f);
             at.part = part;

@@ -123,10 +123,10 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct Finish {
     __device__ __forceinline__ u32 key_of_weight(f32 e) const {
         if (!(e > 1e-37f)) return key::NOTHING + 1;
         const f32 most = key::value(row.top);
-        const f32 far = (row.greedy() ? 1.0f : s.settings.temperature) *
-                        logf(fminf(e / weight_unit(row.blocks.V), 1.0f));
-        return max(key::NOTHING + 1, key::of(key::clean(
-            most + far - 1e-5f * (fabsf(most) - far) - 1e-30f)));
+        const f32 heat = row.greedy() ? 1.0f : s.settings.temperature;
+        const f32 far = heat * logf(fminf(e / weight_unit(row.blocks.V), 1.0f));
+        const f32 rounding = 1e-5f * (fabsf(most) - far) + 1.2e-7f * heat;  // weights near 1 round to it
+        return max(key::NOTHING + 1, key::of(key::clean(most + far - rounding - 1e-30f)));
     }
 
     // The draw from the blocks' masses, then from the block's tokens at `limit` or above. `sums`: the

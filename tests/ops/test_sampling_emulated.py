@@ -95,6 +95,22 @@ def test_rows_longer_than_the_list(settings: Settings, width: int) -> None:
     judge(ids, distribution, x, settings)
 
 
+@pytest.mark.parametrize("top_p", [0.01, 0.1])
+def test_few_of_a_flat_row(top_p: float) -> None:
+    """More is dropped than samples say that there is."""
+    x = random(1, 4099, 9, 1.0)
+    settings = Settings(1.0, 0, top_p)
+    ids, distribution, _ = draw(x, settings)
+    judge(ids, distribution, x, settings)
+
+
+def test_weights_that_round_to_the_largest() -> None:
+    x = np.sort(random(1, 2051, 1, 1.0))
+    _, distribution, _ = draw(x, Settings(1e30, 1500, 1.0, 1.0))
+    assert (distribution > 0).sum() == 1500
+    assert distribution.sum() == pytest.approx(1, rel=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_narrow_logits(dtype: Any) -> None:
     x = random(2, 512).astype(dtype)
