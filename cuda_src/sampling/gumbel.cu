@@ -95,7 +95,7 @@ gumbel_argmax(const T* logits, const f32* temperature, const u64* seed, const i6
     const u32 rank = CLUSTER > 1 ? cluster::rank() : 0;
     const f32 t = setting(temperature, row, temperature0);
     const bool greedy = !(t > 1e-5f);
-    const f32 inverse = greedy ? 1.0f : 1.0f / t;
+    const f32 inverse = greedy ? 1.0f : 1.0f / fminf(t, 1e30f);
     const u64 key0 = setting(seed, row, seed0);
     const i64 at = setting(position, row, position0);
     const Logits<T, VEC> from = {logits + row * pitch, nullptr, u32(V)};

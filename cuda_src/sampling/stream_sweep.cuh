@@ -56,11 +56,11 @@ template <class Row> struct StreamSweep {
     __device__ __forceinline__ void list() {
         const Weigh weigh = row.weigher();
         const f32 min_p = s.settings.min_p, most = key::most(order.high);
-        if (min_p == 0.0f && weigh.unit == 1.0f && weigh(most) > 1e-30f)
+        if (min_p == 0.0f && weigh.unit == 1.0f && weigh.max < LARGEST && weigh(most) > 1e-30f)
             list(most, [&](f32 x) { return weigh.near(x); });
         else
             list(most, [&](f32 x) {
-                const f32 e = weigh(x);
+                const f32 e = weigh(fminf(x, LARGEST));  // infinities count as that
                 return e >= min_p ? e : 0.0f;
             });
         if (Row::CTAS > 1) hand_over();

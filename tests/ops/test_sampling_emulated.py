@@ -104,6 +104,13 @@ def test_few_of_a_flat_row(top_p: float) -> None:
     judge(ids, distribution, x, settings)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_more_infinities_than_the_list_holds(dtype: Any) -> None:
+    x = np.full((1, 2100), np.inf, dtype)
+    assert sampling.sample(x, top_p=0.9, tunables=SMALL)[0] == 0
+    assert sampling.sample(x, temperature=0.0, tunables=SMALL)[0] == 0
+
+
 def test_weights_that_round_to_the_largest() -> None:
     x = np.sort(random(1, 2051, 1, 1.0))
     _, distribution, _ = draw(x, Settings(1e30, 1500, 1.0, 1.0))

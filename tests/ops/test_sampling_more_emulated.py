@@ -67,6 +67,7 @@ def test_gumbel_at_its_ends() -> None:
     assert warm[1] == 0
     assert warm[2] % 2 == 1
     assert warm[3] == 9
+    assert sampling.gumbel_argmax(x[3:], temperature=1e38, seed=3)[0] == 9
 
 
 def chain(b: int, n: int, v: int) -> tuple[Any, Any, Any]:
