@@ -21,13 +21,14 @@ __device__ __forceinline__ void write(const Row& row, f32* to, const Drawn& draw
     const Weigh weigh = row.weigher();
     const f32 scale = MASS_UNIT / f32(drawn.mass);
     row.each_block([&](int b) {
-        for (int round = 0; round < row.blocks.rounds; ++round) {
-            const u32 base = row.blocks.first(b, round);
-            f32 x[32];
+#pragma unroll 1
+        for (int half = 0; half < 2 * row.blocks.rounds; ++half) {  // of a round: registers are few
+            const u32 base = row.blocks.first(b, half / 2) + half % 2 * (ROUND / 2);
+            f32 x[16];
             row.logits.read(base, x);
             row.logits.forbid(base, x);
 #pragma unroll
-            for (int i = 0; i < 32; ++i) {
+            for (int i = 0; i < 16; ++i) {
                 const u32 token = base + row.logits.at(warp::lane(), i);
                 if (token >= u32(row.blocks.V)) continue;
                 const f32 clean = key::clean(x[i]), e = weigh(clean);
