@@ -7,7 +7,7 @@ import pytest
 from gpukit.bench.families import load_family
 from gpukit.bench.runner import select_cases
 from gpukit.devices import emulated
-from gpukit.errors import UnsupportedError
+from gpukit.errors import ArgumentError, UnsupportedError
 
 
 @pytest.fixture
@@ -70,6 +70,12 @@ def test_sequences_that_share_pages_read_a_small_cache(family):
     case = prepared(family, batch="3", length="64", heads="4/2", page="16", table="shared")
     assert case.caches[0].k.shape == (4, 16, 2, 64)
     assert case.bytes_moved > 2 * case.footprint
+
+
+def test_a_shared_table_needs_pages(family):
+    with pytest.raises(ArgumentError, match="give --page"):
+        cases(family, table="own,shared")
+    assert len(cases(family, table="shared", page="0,16", batch="1", length="64")) == 2
 
 
 def test_a_cut_may_be_asked_for(family):

@@ -15,7 +15,7 @@ from gpukit.bench.families.optional import AUTO, Auto
 from gpukit.bench.families.yardstick import copy_ceiling
 from gpukit.bench.model import Axis, Case, Prepared, Target
 from gpukit.bench.target import is_emulated, open_target
-from gpukit.errors import UnsupportedError
+from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.attention_decode import CLUSTERS, CUTS, STAGES
 from gpukit.ops.attention.plan import KINDS
 
@@ -65,7 +65,13 @@ class DecodeFamily:
         )
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
-        """The product of the axes, cuts and kernels innermost: a problem's rows stand together."""
+        """The product of the axes, cuts and kernels innermost: a problem's rows stand together.
+
+        Raises:
+            ArgumentError: a shared page table without pages.
+        """
+        if "shared" in selection["table"] and not any(selection["page"]):
+            raise ArgumentError("--table shared is for caches in pages: give --page too, 16 say")
         names = ("dtype", "cache", "dim", "heads", "tokens", "page", "table", "layout", "lengths",
                  "batch", "length")
         cuts = tuple(axis.name for axis in _CUTS)
