@@ -70,10 +70,11 @@ def test_emulated(p: dict[str, Any], kernel: str) -> None:
 
 
 @pytest.mark.gpu
-@settings(max_examples=150, deadline=None,
+@pytest.mark.parametrize("part", range(15))  # processes share them: nearly each compiles
+@settings(max_examples=10, deadline=None,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(problems(1500), st.sampled_from([None, "k2"]))
-def test_gpu(p: dict[str, Any], kernel: str | None) -> None:
+def test_gpu(part: int, p: dict[str, Any], kernel: str | None) -> None:
     cupy = pytest.importorskip("cupy")
     check(p, kernel, cupy.asarray, cupy.asnumpy)
 
