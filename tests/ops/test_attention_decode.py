@@ -227,6 +227,19 @@ def test_relative_logits(form: str, mask: str) -> None:
         assert error_of(got, given, case, b, Rules(**words, relative=logits[b:b + 1])) <= 1
 
 
+@pytest.mark.parametrize("queries", ["bf16", "e4m3"])
+def test_bias_and_relative_logits_with_8_bits_are_of_the_results_type(queries: str) -> None:
+    case, rng = Case((60,), 60, tokens=2, queries=queries), np.random.default_rng(1)
+    given, (of_q, _) = inputs(case), case.types
+    for name, shape in (("bias", (1, 4, 2, 60)), ("relative", (1, 2, 4, 9))):
+        term = rng.standard_normal(shape).astype(dtypes.parse("bf16").numpy)
+        got = gpukit.attention_decode(**given.call, **{name: term}, return_lse=True)
+        assert error_of(got, given, case, 0, Rules(mask="causal", **{name: term})) <= 1
+        for other in {of_q, np.dtype(np.uint8), np.dtype(np.float16)} - {term.dtype}:
+            with pytest.raises(ArgumentError, match=f"{name} has dtype.*accepted: bfloat16"):
+                gpukit.attention_decode(**given.call, **{name: np.zeros(shape, other)})
+
+
 def planned(case: Case, config: Config, extra: str) -> DecodePlan:
     return DecodePlan(emulated.current(), case.problem()._replace(extra=extra), config)
 

@@ -45,10 +45,10 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         softcap: scores become softcap tanh(scores / softcap); 0: none.
         sinks: float32 [heads], a logit more in each head's softmax, unscaled.
         alibi: float32 [heads], slopes: -slope times distance is added to scores.
-        bias: added to scores, of q's dtype, [sequences, tokens, keys] or [sequences or 1, heads or
-            1, tokens, keys], keys being all that k or the page table has room for.
-        relative: of q's dtype and shape but for the last axis: entry p - j is added where there is
-            one. For causal and sliding_causal, neither with sinks nor with bias.
+        bias: added to scores, of the result's dtype, [sequences, tokens, keys] or [sequences or 1,
+            heads or 1, tokens, keys], keys being all that k or the page table has room for.
+        relative: of the result's dtype and q's shape but for the last axis: entry p - j is added
+            where there is one. For causal and sliding_causal, neither with sinks nor with bias.
         q_scale, k_scale, v_scale: what arrays of e4m3 are multiplied by: a number, or float32
             [sequences or 1, KV heads or 1].
         out: where to put the result; q's shape, and its dtype unless q is of e4m3.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gpukit import dtypes
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.ops.attention import terms
@@ -45,7 +46,8 @@ def check(device: Device, problem: Problem, q: Any, single: bool, mask: Mask, bi
         relative = relative[:, None]
     sizes = terms.Sizes(problem.sequences, problem.tokens, problem.keys, problem.heads)
     checked = terms.check(_F, q, sizes, device, mask, scale=None, softcap=None, alibi=None,
-                          bias=bias, relative=relative, sinks=sinks)
+                          bias=bias, relative=relative, sinks=sinks,
+                          dtype=dtypes.parse(problem.dtype).numpy)
     if relative is not None:
         return Extra("relative", checked.relative)
     return Extra("bias", _spread(device, checked.bias, sizes))

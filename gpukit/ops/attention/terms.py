@@ -23,18 +23,23 @@ class Sizes(NamedTuple):
 
 
 def check(function: str, q: Any, sizes: Sizes, device: Device, mask: Mask, *, scale: Any,
-          softcap: Any, alibi: Any, bias: Any, relative: Any, sinks: Any) -> Terms:
+          softcap: Any, alibi: Any, bias: Any, relative: Any, sinks: Any,
+          dtype: Any = None) -> Terms:
     """Terms for q, [batch, queries, heads, columns].
+
+    Args:
+        dtype: of bias and relative, if that is not q's.
 
     Raises:
         ArgumentError: names the argument, what was given and what is accepted.
     """
     if relative is not None:
         _check_relative(function, mask, sinks)
+    wanted = q.dtype if dtype is None else dtype
     return Terms(
         arguments.scale(function, scale, q.shape[3]), arguments.softcap(function, softcap),
-        _slopes(function, alibi, sizes, device), _bias(function, bias, q, sizes, device),
-        _relative(function, relative, q, device),
+        _slopes(function, alibi, sizes, device), _bias(function, bias, wanted, sizes, device),
+        _relative(function, relative, q, wanted, device),
         arguments.floats(function, "sinks", sinks, (sizes.heads,), device))
 
 
@@ -51,11 +56,11 @@ def _slopes(function: str, slopes: Any, sizes: Sizes, device: Device) -> Any:
     return arguments.floats(function, "alibi", slopes, (sizes.heads,), device)
 
 
-def _bias(function: str, bias: Any, q: Any, sizes: Sizes, device: Device) -> Any:
+def _bias(function: str, bias: Any, dtype: Any, sizes: Sizes, device: Device) -> Any:
     """As [batch or 1, heads or 1, queries, keys]."""
     if bias is None:
         return None
-    bias = _like(function, "bias", bias, q, device)
+    bias = _like(function, "bias", bias, dtype, device)
     if bias.ndim == 3:
         bias = bias[:, None]
     wanted = (sizes.batch, sizes.heads, sizes.queries, sizes.keys)
@@ -70,11 +75,11 @@ def _bias(function: str, bias: Any, q: Any, sizes: Sizes, device: Device) -> Any
     return bias
 
 
-def _relative(function: str, relative: Any, q: Any, device: Device) -> Any:
+def _relative(function: str, relative: Any, q: Any, dtype: Any, device: Device) -> Any:
     """As [batch, queries, heads, extent] with the extent's elements side by side."""
     if relative is None:
         return None
-    relative = _like(function, "relative", relative, q, device)
+    relative = _like(function, "relative", relative, dtype, device)
     if relative.ndim == 3 and q.shape[0] == 1:
         relative = relative[None]
     if relative.ndim != 4 or relative.shape[:3] != q.shape[:3]:
@@ -86,11 +91,10 @@ def _relative(function: str, relative: Any, q: Any, device: Device) -> Any:
     return relative
 
 
-def _like(function: str, name: str, array: Any, q: Any, device: Device) -> Any:
+def _like(function: str, name: str, array: Any, dtype: Any, device: Device) -> Any:
     where, array = devices.adopt(name, array, function)
     arrays.check_device(function, name, where, device)
-    if array.dtype != q.dtype:
-        raise ArgumentError(f"{function}: {name} has dtype {array.dtype}, q has {q.dtype}; they "
-                            "must be equal")
+    if array.dtype != dtype:
+        raise ArgumentError(f"{function}: {name} has dtype {array.dtype}; accepted: {dtype}")
     arrays.check_elements(function, name, array, device)
     return array
