@@ -111,6 +111,16 @@ def test_scores_that_grow_from_block_to_block(factor: float) -> None:
     judge(got, ref.oracle(q, k, v, Rules("causal", scale=factor / 8)))
 
 
+@pytest.mark.parametrize("lead", [6.0, 8.0, 10.0])
+def test_many_weak_keys_before_a_strong_one_count(lead: float) -> None:
+    """All values are one: what weak keys lose beside the strong one, the result lacks."""
+    q, k, v = triple(1, 1024)
+    q[:], k[:], v[:] = 0, 0, 1
+    q[..., 0], k[0, -1, 0, 0] = 1, 16
+    out = gpukit.attention(q, k, v, scale=lead / 16)
+    assert np.abs(out.astype(np.float64) - 1).max() < 2**-4
+
+
 @pytest.mark.parametrize("mask", ["null", "causal"])
 def test_ragged(mask: str) -> None:
     q_offsets, kv_offsets = (np.array(x, np.uint32) for x in ((0, 30, 30, 100), (0, 50, 90, 130)))

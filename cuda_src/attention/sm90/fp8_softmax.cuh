@@ -16,8 +16,9 @@ namespace attention {
 
 struct BlindSoftmax {
     // With a new base the largest weight is 2^LIFT or, if a thread's of a block add up to more than ROOM,
-    // less. They may grow until they add up to MOST.
-    static constexpr f32 LIFT = 3.0f, ROOM = 128.0f, MOST = 448.0f;
+    // less. They may grow until they add up to MOST. What is below 2^-10 is rounded to nothing: a higher
+    // LIFT loses less beside a large weight, a lower one has bases renewed less often.
+    static constexpr f32 LIFT = 6.0f, ROOM = 64.0f, MOST = 448.0f;
 
     f32 sum[2] = {0.0f, 0.0f};          // of this thread's columns only, as all sums here
     f32 base[2] = {-1e30f, -1e30f};     // at first, one that everything outgrows
