@@ -11,6 +11,8 @@ import pytest
 import gpukit
 from gpukit.errors import ArgumentError
 from gpukit.ops.attention import paged
+from gpukit.ops.attention.decode import DecodePlan
+from gpukit.ops.attention.plan import Config
 
 _rng = np.random.default_rng(3)
 
@@ -23,6 +25,7 @@ Q, K, V = _random(1, 5, 4, 64), _random(1, 9, 2, 64), _random(1, 9, 2, 64)
 BYTES = np.zeros((1, 9, 2, 64), np.uint8)
 STATE = Q, np.zeros((1, 4, 5), np.float32)
 MEMORY = np.zeros(Q.size + 64, np.float16)
+OUT, WORDS = MEMORY[:Q.size].reshape(Q.shape), MEMORY[:8].view(np.uint32)  # of one memory
 attention: Any = gpukit.attention
 decode: Any = gpukit.attention_decode
 merge: Any = gpukit.merge_states
@@ -51,7 +54,21 @@ def _wider(q: Any) -> Any:
     (lambda: decode(Q[:, 0], None, V), "k must be"),
     (lambda: decode(Q[:, 0], K, None), "v must be"),
     *((lambda x=x: decode(Q[:, 0], K, V, scale=x), "scale=") for x in (0, -1, float("nan"))),
+    *((lambda f=f: f(Q, K, V, scale=1e-38), "scale=1e-38") for f in (attention, decode)),
+    *((lambda f=f: f(Q, K, V, softcap=1e-38), "softcap=1e-38") for f in (attention, decode)),
     (lambda: decode(Q[:, 0], K, V, softcap=float("inf")), "softcap=inf"),
+    *((lambda name=name, f=f: f(Q, K, V, out=OUT, **{name: WORDS[:1]}), f"out overlaps {name}")
+      for name, f in (("q_lengths", attention), ("kv_lengths", attention), ("lengths", decode))),
+    (lambda: decode(Q, K, V, out=OUT, sinks=WORDS[:4].view(np.float32)), "out overlaps sinks"),
+    (lambda: decode(Q, BYTES, BYTES, out=OUT, k_scale=WORDS[:1].view(np.float32)),
+     "out overlaps k_scale"),
+    (lambda: decode(Q, K[:0, :8], V[:0, :8], page_table=np.zeros((1, 2), np.uint32)), "k has no pages"),
+    *((lambda c=c: DecodePlan.of(Q, K, V, config=c), said) for c, said in (
+        ("even", "config='even'"), (Config("foo", 4, 2, 1, 1, 1), "form='foo'"),
+        (Config("narrow_8", 4, 2, 1, 1, 1), "form='narrow_8'"),
+        (Config("warpgroup_8", 2, 2, 1, 1, 1), "warps=2"),
+        (Config("plain", 4, 2, 1, 1, 0), "parts=0"), (Config("plain", 4, 2, 3, 1, 1), "cluster=3"),
+        (Config("plain", 4, 2, 2, 1, 1, "even"), "cluster=2"))),
     *((lambda x=x: decode(Q[:, 0], BYTES, BYTES, k_scale=x), "k_scale=") for x in
       (0, -1.0, float("nan"))),
     (lambda: decode(Q, K, V, out=_broadcast()), "out has strides"),

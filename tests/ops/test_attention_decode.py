@@ -127,6 +127,24 @@ def test_terms_with_8_bits(term: str) -> None:
     assert attend(Case((0, 60), 60, queries="bf16"), None, rules, **{term: TERMS[term]}) <= 1
 
 
+def test_scales_of_8_bits_are_one_element_or_one_per_head() -> None:
+    given = inputs(Case((60,), 60, heads=4, kv_heads=2, queries="bf16")).call
+    dense = np.broadcast_to(given["k_scale"], (1, 2))
+    want = gpukit.attention_decode(**given)
+    assert (gpukit.attention_decode(**given | {"k_scale": dense[0].copy()}) == want).all()
+    one = [gpukit.attention_decode(**given | {"k_scale": np.full(shape, 0.5, np.float32)})
+           for shape in ((), (1,), (1, 2))]
+    assert (one[0] == one[2]).all() and (one[1] == one[2]).all()
+
+
+def test_no_sequences_have_terms_of_any_strides() -> None:
+    """NumPy's empty results have strides of 0."""
+    q, k, bias = (np.zeros(shape, np.float16) * 1
+                  for shape in ((0, 1, 4, 64), (0, 8, 2, 64), (0, 1, 8)))
+    assert gpukit.attention_decode(q, k, k, bias=bias).shape == q.shape
+    assert gpukit.attention_decode(q, k, k, relative=q[..., :3] * 1).shape == q.shape
+
+
 @pytest.mark.parametrize("size", [1e-30, 1e30, 0.0])
 def test_queries_of_any_size_with_8_bits(size: float) -> None:
     case = Case((60,), 60, queries="bf16")

@@ -121,6 +121,16 @@ def test_many_weak_keys_before_a_strong_one_count(lead: float) -> None:
     assert np.abs(out.astype(np.float64) - 1).max() < 2**-4
 
 
+def test_a_scale_of_zero_gives_averages() -> None:
+    """Of a head that held nothing but zeros, divided by its largest value."""
+    q, k, v = triple(3, 200, heads=2)
+    zero = np.float32([0, 0.5])
+    out, lse = gpukit.attention(q, k, v, q_scale=zero, mask="causal", return_lse=True)
+    want = ref.oracle(q * 0.0, k, v, Rules("causal"))
+    assert np.abs(out[:, :, 0].astype(np.float64) - want.out[:, :, 0]).max() < 2**-4
+    assert np.abs(lse[:, 0] - want.lse[:, 0]).max() < 1e-5
+
+
 @pytest.mark.parametrize("mask", ["null", "causal"])
 def test_ragged(mask: str) -> None:
     q_offsets, kv_offsets = (np.array(x, np.uint32) for x in ((0, 30, 30, 100), (0, 50, 90, 130)))

@@ -16,12 +16,16 @@ struct Factors {
 };
 
 struct Scales {
+    static constexpr f32 LEAST = 1e-30f;
+
     f32 scale, value;  // of all products, and of all sums
     i32 q_share;       // heads of q per factor
     Factors q, k, v;
 
+    // Not zero, as of a head that holds nothing else: hidden scores are infinite.
     __device__ __forceinline__ f32 scores(i32 batch, i32 head, i32 kv_head) const {
-        return scale * q.at(batch, head / q_share) * k.at(batch, kv_head);
+        const f32 all = scale * q.at(batch, head / q_share) * k.at(batch, kv_head);
+        return all < LEAST ? LEAST : all;
     }
     __device__ __forceinline__ f32 values(i32 batch, i32 kv_head) const {
         return value * v.at(batch, kv_head);

@@ -119,11 +119,12 @@ def _the_long_way(given: Given, words: Words) -> tuple[Any, Any]:
         function, q, Sizes(batch, queries, keys, heads), device, seen, scale=scale,
         softcap=softcap, alibi=given.slopes, bias=given.bias, relative=given.relative,
         sinks=given.sinks)
-    _apart(function, given, out, rules, device)
+    scales = _scales(function, words, batch, q, k, device)
+    _apart(function, given, out, rules, lengths, scales, device)
     lse = device.empty((batch, heads, queries), "float32") if return_lse else None
     problem = Problem(device, E4M3 if eight else _name(q), q, k, v,
                       out.swapaxes(1, 2) if swap else out, lse, batch, queries, keys, seen, rules,
-                      lengths, _scales(function, words, batch, q, k, device))
+                      lengths, scales)
     run(function, problem, kernel)
     forward_warm.keep(fp8_arguments.warm(given, words), problem, kernel, out, lse)
     return out, lse
@@ -181,13 +182,14 @@ def _the_long_ragged_way(given: Given, words: Words) -> tuple[Any, Any]:
     rules = terms.check(
         function, q, Sizes(batch, tokens, None, heads), device, seen, scale=scale, softcap=softcap,
         alibi=given.slopes, bias=None, relative=given.relative, sinks=given.sinks)
-    _apart(function, given, out, rules, device)
+    lengths = replace(lengths, q_offsets=q_offsets)
+    scales = _scales(function, words, batch, q, k, device)
+    _apart(function, given, out, rules, lengths, scales, device)
     lse = device.empty((heads, tokens), "float32") if return_lse else None
     if batch and most:
         problem = Problem(device, E4M3 if eight else _name(q), q, k, v, out[None],
                           None if lse is None else lse[None], batch, most, keys, seen, rules,
-                          replace(lengths, q_offsets=q_offsets),
-                          _scales(function, words, batch, q, k, device))
+                          lengths, scales)
         run(function, problem, kernel)
         forward_warm.keep(fp8_arguments.warm(given, words), problem, kernel, out, lse)
     return out, lse
@@ -214,11 +216,16 @@ def _out(function: str, given: Given, shape: tuple[int, ...], q: Any, k: Any, v:
     return fp8_arguments.out(function, given.out, shape, eight.out_dtype, device, inputs)
 
 
-def _apart(function: str, given: Given, out: Any, rules: Terms, device: Device) -> None:
-    """A given out shares no memory with what is added to scores."""
+def _apart(function: str, given: Given, out: Any, rules: Terms, lengths: Lengths, scales: Scales,
+           device: Device) -> None:
+    """A given out shares no memory with what else is read."""
     if given.out is not None:
-        arguments.apart(function, out, {"alibi": rules.slopes, "bias": rules.bias,
-                                        "relative": rules.relative, "sinks": rules.sinks}, device)
+        arguments.apart(function, out, {
+            "alibi": rules.slopes, "bias": rules.bias, "relative": rules.relative,
+            "sinks": rules.sinks, "q_offsets": lengths.q_offsets, "q_lengths": lengths.q_lengths,
+            "kv_offsets": lengths.k_offsets, "kv_lengths": lengths.k_lengths,
+            "page_table": lengths.table, "q_scale": scales.q, "k_scale": scales.k,
+            "v_scale": scales.v}, device)
 
 
 def _scales(function: str, words: Words, batch: int, q: Any, k: Any, device: Device) -> Scales:

@@ -14,6 +14,7 @@ from gpukit.ops import arrays
 
 MAX_LENGTH = (1 << 29) - 1  # positions and distances are added up in 32 bits
 MAX_COLUMNS = 256
+FAR = 1e18  # numbers may be as large, or as small: their products are still float32
 _TYPES = ("bf16", "f16")
 _F32 = np.dtype(np.float32)
 _U32 = np.dtype(np.uint32)
@@ -113,13 +114,14 @@ def scale(function: str, value: Any, columns: int) -> float:
     """The factor of products, 1 / sqrt(columns) by default.
 
     Raises:
-        ArgumentError: not a positive finite number.
+        ArgumentError: not a number that is positive, and stays so in float32 whatever it is
+            multiplied by.
     """
     if value is None:
         return 1.0 / math.sqrt(columns)
     number = arrays.check_scalar(function, "scale", value)
-    if not (number > 0 and math.isfinite(number)):
-        raise ArgumentError(f"{function}: scale={number} is not accepted; a positive finite number")
+    if not 1.0 / FAR <= number <= FAR:
+        raise ArgumentError(f"{function}: scale={number} is not accepted; {1.0 / FAR:g} to {FAR:g}")
     return number
 
 
@@ -128,9 +130,9 @@ def softcap(function: str, value: Any) -> float:
     if value is None:
         return 0.0
     number = arrays.check_scalar(function, "softcap", value)
-    if not (number > 0 and math.isfinite(number)):
-        raise ArgumentError(f"{function}: softcap={number} is not accepted; a positive finite "
-                            "number, or None")
+    if not 1.0 / FAR <= number <= FAR:
+        raise ArgumentError(f"{function}: softcap={number} is not accepted; {1.0 / FAR:g} to "
+                            f"{FAR:g}, or None")
     return number
 
 

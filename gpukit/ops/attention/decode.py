@@ -9,7 +9,7 @@ from typing import Any
 
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError
-from gpukit.ops.attention import decode_arguments, decode_warm
+from gpukit.ops.attention import decode_arguments, decode_config, decode_warm
 from gpukit.ops.attention.decode_arguments import Call
 from gpukit.ops.attention.masks import FAR
 from gpukit.ops.attention.plan import Config, Problem, choose
@@ -50,7 +50,7 @@ def attention_decode(q: Any, k: Any, v: Any, *, lengths: Any = None, page_table:
         relative: of the result's dtype and q's shape but for the last axis: entry p - j is added
             where there is one. For causal and sliding_causal, neither with sinks nor with bias.
         q_scale, k_scale, v_scale: what arrays of e4m3 are multiplied by: a number, or float32
-            [sequences or 1, KV heads or 1].
+            [KV heads or 1] or [sequences or 1, KV heads or 1].
         out: where to put the result; q's shape, and its dtype unless q is of e4m3.
         return_lse: also return the logarithm of each softmax's sum.
         plan: from `DecodePlan.of`: the memory in which splits of a sequence meet. Without one,
@@ -98,13 +98,17 @@ class DecodePlan:
     layers of a model, captured or not.
 
     Attributes:
-        config: how the calls are cut up.
+        config: how the calls are cut up; chosen for the problem if none is given.
         meets: whether splits meet in the plan's memory.
+
+    Raises:
+        ArgumentError: a config for other calls.
     """
 
     def __init__(self, device: Device, problem: Problem, config: Config | None = None) -> None:
         self.device, self.problem = device, problem
-        self.config = config or choose(problem)
+        self.config = (choose(problem) if config is None
+                       else decode_config.check(config, problem))
         self.meets = self.config.parts > 1
         self.entries: decode_warm.Entries = {}
         states = self.config.states(problem) if self.meets else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +91,7 @@ def check(q: Any, k: Any, v: Any, out: Any = None, lengths: Any = None, page_tab
     if k.shape != v.shape:
         raise ArgumentError(f"{_F}: v has shape {v.shape}, k {k.shape}; they must be equal")
     _check_rows(device, "q", q)
-    problem = _problem(device, dtype, q, k, page_table)
+    problem = _problem(device, dtype, q, k, page_table, lengths is not None)
     scales = decode_narrow.scales(device, problem, q, narrow, q_scale, k_scale, v_scale)
     problem = problem._replace(queries=scales.queries)
     _check_vector("lengths", lengths, "uint32", problem.sequences)
@@ -104,8 +103,10 @@ def check(q: Any, k: Any, v: Any, out: Any = None, lengths: Any = None, page_tab
     problem = problem._replace(extra=extra.kind, uneven=uneven)
     scale, softcap = arguments.scale(_F, scale, problem.dim), _softcap(softcap)
     out = _output(device, out, q, dtype)
-    for name, array in (("q", q), ("k", k), ("v", v)):
-        arrays.check_no_overlap(_F, name, out, array, device, same_ok=name == "q")
+    arrays.check_no_overlap(_F, "q", out, q, device, same_ok=True)
+    arguments.apart(_F, out, {"k": k, "v": v, "lengths": lengths, "page_table": page_table,
+                              "sinks": sinks, "alibi": alibi, extra.kind: extra.array,
+                              **scales.named}, device)
     shape = problem.sequences, problem.heads, problem.tokens
     lse = device.empty(shape, "float32") if return_lse else None
     return Call(device, problem, q, k, v, out, lse, lengths, page_table, sinks, alibi,
@@ -163,7 +164,7 @@ def _check_rows(device: Device, name: str, array: Any) -> None:
                             "bytes; pass an aligned copy")
 
 
-def _problem(device: Device, dtype: str, q: Any, k: Any, table: Any) -> Problem:
+def _problem(device: Device, dtype: str, q: Any, k: Any, table: Any, bounded: bool) -> Problem:
     sequences, tokens, heads, dim = q.shape
     rows, kv_heads = k.shape[1:3]
     if dim not in DIMS:
@@ -177,6 +178,9 @@ def _problem(device: Device, dtype: str, q: Any, k: Any, table: Any) -> Problem:
                             "equal (with pages, pass page_table)")
     if table is not None:
         _check_table(table, sequences, rows)
+        if not k.shape[0] and table.size and not bounded:
+            raise ArgumentError(f"{_F}: k has no pages, and without lengths all entries of "
+                                "page_table name one")
         keys = table.shape[1] * rows
     if keys > _MAX_KEYS:
         raise UnsupportedError(f"{_F}: k has room for {keys} keys; at most 2^30 are supported")
@@ -220,7 +224,8 @@ def _output(device: Device, out: Any, q: Any, dtype: str) -> Any:
 
 def _softcap(value: Any) -> float:
     number = 0.0 if value is None else arrays.check_scalar(_F, "softcap", value)
-    if not 0.0 <= number < math.inf:
-        raise ArgumentError(f"{_F}: softcap={number} is not accepted; 0 (none) or a positive "
-                            "finite number")
+    far = arguments.FAR
+    if number and not 1.0 / far <= number <= far:
+        raise ArgumentError(f"{_F}: softcap={number} is not accepted; 0 (none), or {1.0 / far:g} "
+                            f"to {far:g}")
     return number

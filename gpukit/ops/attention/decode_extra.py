@@ -55,7 +55,7 @@ def check(device: Device, problem: Problem, q: Any, single: bool, mask: Mask, bi
 
 def _spread(device: Device, bias: Any, sizes: terms.Sizes) -> Any:
     """[batch or 1, heads or 1, queries, keys] as [batch, queries, heads, keys], without a copy."""
-    if bias.shape[3] > 1 and bias.strides[3] != bias.dtype.itemsize:
+    if bias.size and bias.shape[3] > 1 and bias.strides[3] != bias.dtype.itemsize:
         raise ArgumentError(f"{_F}: bias has strides {bias.strides} bytes; accepted: elements of "
                             "the last dimension next to each other")
     shape = sizes.batch, sizes.heads, sizes.queries, sizes.keys

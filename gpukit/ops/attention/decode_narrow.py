@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpukit import devices
 from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError, UnsupportedError
@@ -36,6 +38,11 @@ class Scales(NamedTuple):
     def arrays(self) -> tuple[Any, ...]:
         """In the order of the kernel's parameters."""
         return self.q, self.k, self.v
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """By the caller's names."""
+        return {"q_scale": self.q, "k_scale": self.k, "v_scale": self.v}
 
     @property
     def rest(self) -> tuple[Any, ...]:
@@ -90,7 +97,7 @@ def _factor(device: Device, problem: Problem, name: str, value: Any) -> tuple[fl
     """A number, and an array or None."""
     if value is None:
         return 1.0, None
-    if not hasattr(value, "shape") or value.shape == ():
+    if isinstance(value, np.generic) or not hasattr(value, "shape"):
         number = arrays.check_scalar(_F, name, value)
         if not 0 < number < math.inf:
             raise ArgumentError(f"{_F}: {name}={number} is not accepted; a positive finite number, "
@@ -98,12 +105,13 @@ def _factor(device: Device, problem: Problem, name: str, value: Any) -> tuple[fl
         return number, None
     own, array = devices.adopt(name, value, _F)
     arrays.check_device(_F, name, own, device)
+    array = array.reshape(1, -1) if array.ndim < 2 and array.dtype == "float32" else array
     sizes = (1, problem.sequences), (1, problem.kv_heads)
     if array.dtype != "float32" or array.ndim != 2 or any(
             size not in allowed for size, allowed in zip(array.shape, sizes, strict=True)):
         raise ArgumentError(f"{_F}: {name} has shape {array.shape} and dtype {array.dtype}; "
-                            f"accepted: a number, or float32 [{problem.sequences} or 1, "
-                            f"{problem.kv_heads} or 1]")
+                            f"accepted: a number, or float32 [{problem.kv_heads} or 1] or "
+                            f"[{problem.sequences} or 1, {problem.kv_heads} or 1]")
     arrays.check_elements(_F, name, array, device)
     return 1.0, array
 

@@ -85,7 +85,7 @@ def _relative(function: str, relative: Any, q: Any, dtype: Any, device: Device) 
     if relative.ndim != 4 or relative.shape[:3] != q.shape[:3]:
         raise ArgumentError(f"{function}: relative has shape {relative.shape}; accepted: q's with "
                             "an extent in place of the columns")
-    if relative.shape[3] > 1 and relative.strides[3] != relative.dtype.itemsize:
+    if relative.size and relative.shape[3] > 1 and relative.strides[3] != relative.dtype.itemsize:
         raise ArgumentError(f"{function}: relative has strides {relative.strides} bytes; accepted: "
                             "elements of the last dimension next to each other")
     return relative
