@@ -62,7 +62,8 @@ def _wider(q: Any) -> Any:
     (lambda: decode(Q, K, V, out=OUT, sinks=WORDS[:4].view(np.float32)), "out overlaps sinks"),
     (lambda: decode(Q, BYTES, BYTES, out=OUT, k_scale=WORDS[:1].view(np.float32)),
      "out overlaps k_scale"),
-    (lambda: decode(Q, K[:0, :8], V[:0, :8], page_table=np.zeros((1, 2), np.uint32)), "k has no pages"),
+    (lambda: decode(Q, K[:0, :8], V[:0, :8], page_table=np.zeros((1, 2), np.uint32)),
+     "k has no pages"),
     *((lambda c=c: DecodePlan.of(Q, K, V, config=c), said) for c, said in (
         ("even", "config='even'"), (Config("foo", 4, 2, 1, 1, 1), "form='foo'"),
         (Config("narrow_8", 4, 2, 1, 1, 1), "form='narrow_8'"),
