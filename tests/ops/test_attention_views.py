@@ -102,7 +102,7 @@ def test_nothing_to_do(shape: tuple[int, ...], keys: int) -> None:
     ({"mask": "diagonal"}, "mask='diagonal' is unknown; accepted: null, causal"),
     ({"mask": "causal", "window": 3}, "window=3 is for mask='sliding_causal'"),
     ({"mask": "sliding", "window": 0}, "window=0 is not accepted"),
-    ({"scale": 0.0}, r"scale=0.0 is not accepted; a positive"),
+    ({"scale": 0.0}, r"scale=0.0 is not accepted; 1e-18 to 1e\+18"),
     ({"softcap": -1.0}, "softcap=-1.0 is not accepted"),
     ({"layout": "sbhd"}, "layout='sbhd' is unknown; accepted: bshd, bhsd"),
     ({"kernel": "k9"}, "kernel='k9' is unknown; accepted: k1, k2"),
