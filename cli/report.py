@@ -19,10 +19,10 @@ def report(file: Path, out: Path | None) -> None:
     """Turn the result FILE (.json or .csv) into a Markdown page with a legend, and from .json also
     with its environment."""
     from gpukit.bench.report import report as to_markdown
-    from gpukit.bench.store import read_result, replace_text
+    from gpukit.bench.store import read_result, replace_text, writable
 
     page = to_markdown(read_result(file))
     if out is None:
         click.echo(page, nl=False)
     else:
-        replace_text(out, page)
+        replace_text(writable(out), page)

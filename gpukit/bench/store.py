@@ -15,7 +15,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpukit.bench import formats
+from gpukit.bench import claims, formats
 from gpukit.bench.model import SCHEMA_VERSION, Row
 from gpukit.bench.summary import standings
 from gpukit.bench.validate import check_document
@@ -174,7 +174,7 @@ def open_store(path: Path | None, *, resume: bool = False, force: bool = False) 
 
     Raises:
         ArgumentError: both, an unknown suffix, no right to write, a file in the way, or a file that
-            ``resume`` cannot read.
+            ``resume`` cannot read, or that another run is writing.
     """
     if resume and force:
         raise ArgumentError("--resume and --force exclude each other: one continues the file of "
@@ -188,7 +188,8 @@ def open_store(path: Path | None, *, resume: bool = False, force: bool = False) 
         raise ArgumentError(f"--out {path}: the name must end in .json, .csv or .md")
     if resume and suffix == ".md":
         raise ArgumentError(f"--out {path}: --resume needs a .json or .csv file, not Markdown")
-    path = _writable(path)
+    path = writable(path)
+    claims.claim(path)
     exists = path.exists() and path.stat().st_size > 0
     if exists and not (resume or force):
         raise ArgumentError(f"--out {path} exists; add --resume to continue it or --force")
@@ -199,8 +200,12 @@ def open_store(path: Path | None, *, resume: bool = False, force: bool = False) 
     return JsonStore(path, read_document(path) if exists and resume else None)
 
 
-def _writable(path: Path) -> Path:
-    """Create the folder, try to write there, and return the real file behind any link."""
+def writable(path: Path) -> Path:
+    """Create the folder, try to write there, and return the real file behind any link.
+
+    Raises:
+        ArgumentError: no right to write, or something else in the way.
+    """
     try:
         path = path.resolve()
         if path.exists() and not path.is_file():

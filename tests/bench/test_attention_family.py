@@ -39,9 +39,15 @@ def test_only_windows_have_a_width(family):
     assert [c.params.get("window") for c in found] == [None, 8, 16]
 
 
+def test_a_width_without_a_window_is_refused(family):
+    with pytest.raises(ArgumentError, match="--window is for --mask sliding_causal"):
+        cases(family, mask="causal", window="8")
+
+
 @pytest.mark.parametrize("mask", ["null", "causal", "sliding_causal"])
 def test_the_check_takes_the_right_answer_alone(family, mask):
-    case = prepared(family, kernel="k2", mask=mask, length="70", tokens="70", window="9")
+    width = {"window": "9"} if mask == "sliding_causal" else {}
+    case = prepared(family, kernel="k2", mask=mask, length="70", tokens="70", **width)
     case.poison()
     assert not case.check().ok
     case.work.launch(0)

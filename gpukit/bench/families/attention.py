@@ -18,6 +18,7 @@ from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.ops.attention.run import KERNELS, KERNELS_8
 
 MASKS = ("null", "causal", "sliding_causal")
+_WIDTHS = (1024,), (40,)  # of windows, by default: on a GPU and emulated
 _MOST_EMULATED = 1 << 18  # scores; some seconds per case
 
 
@@ -55,7 +56,7 @@ class AttentionFamily:
         return (
             Axis("kernel", (AUTO,), Choices((AUTO, *KERNELS, *KERNELS_8)),
                  "auto (what gpukit.attention chooses) or rungs of the ladder",
-                 metavar="KERNEL[,...]", emulated=("k2",)),
+                 metavar="KERNEL[,...]"),
             Axis("length", (512, 1024, 2048, 4096, 8192, 16384), Integers(1), "tokens of a "
                  "sequence, of queries and of keys", emulated=(96,)),
             Axis("tokens", (16384,), Integers(1), "of all sequences; at least one is run",
@@ -67,7 +68,8 @@ class AttentionFamily:
                  emulated=((64, 64),)),
             Axis("mask", ("null", "causal"), Choices(MASKS), "what a query sees",
                  metavar="MASK[,...]"),
-            Axis("window", (1024,), Integers(1), "keys that sliding_causal leaves", emulated=(40,)),
+            Axis("window", _WIDTHS[0], Integers(1), "keys that sliding_causal leaves",
+                 emulated=_WIDTHS[1]),
             Axis("dtype", ("bf16",), DTypes(("bf16", "f16", "e4m3")), "of q, k, v and out "
                  "(bf16 for e4m3)",
                  metavar="DTYPE[,...]"),
@@ -75,6 +77,8 @@ class AttentionFamily:
 
     def cases(self, selection: Mapping[str, tuple[Any, ...]]) -> list[Case]:
         """The product of the axes, kernels innermost: a problem's rungs stand together."""
+        if "sliding_causal" not in selection["mask"] and selection["window"] not in _WIDTHS:
+            raise ArgumentError("--window is for --mask sliding_causal")
         names = ("dtype", "dim", "heads", "tokens", "length", "mask")
         return [
             Case(self.name, f"attention.{kernel}", dtype, _shape(dim, heads, tokens, length),

@@ -18,6 +18,7 @@ from gpukit.bench.families.buffers import Launch
 from gpukit.bench.model import Case, CheckResult
 from gpukit.dtypes import DType
 from gpukit.errors import UnsupportedError
+from gpukit.kernels.attention_decode import DIMS
 from gpukit.measure import Work
 from gpukit.ops.attention import plan as plans
 from gpukit.ops.attention.decode import DecodePlan
@@ -87,6 +88,9 @@ class PreparedDecode:
             queries=self.dtype.name if self.cache is not self.dtype else "",
             uneven=self.lengths is not None or bool(self.page))
         kind = self.case.kernel.removeprefix("attention.decode.")
+        if problem.dim not in DIMS:
+            raise UnsupportedError(f"heads of {problem.dim} columns; accepted: "
+                                   f"{', '.join(map(str, DIMS))}")
         if kind != "auto" and problem.queries:
             raise UnsupportedError(f"{kind} takes no cache of e4m3")
         chosen = plans.choose(problem, None if kind == "auto" else kind, self._word("cut"))
