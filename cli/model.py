@@ -35,7 +35,8 @@ def model(family: str, ladder: Path, out: Path | None) -> None:
     from gpukit.errors import ArgumentError
 
     if not ladder.is_file():
-        raise ArgumentError(f"--ladder: there is no {ladder}")
+        hint = "; the committed one comes with the repository only" if ladder == _LADDER else ""
+        raise ArgumentError(f"--ladder: there is no {ladder}{hint}")
     if out is not None:
         check_outputs([(_OUT, out)], ladder, "the measured ladder")
     found = modelled(ladder, lambda text: click.echo(text, err=True))
