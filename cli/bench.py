@@ -44,6 +44,20 @@ class FamilyGroup(NamedGroup):
 
         return family_command(load_family(name))
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, _respelled(args))
+
+
+def _respelled(args: list[str]) -> list[str]:
+    """`attention --decode` is `attention-decode`, and its `--paged` is `--page 16`."""
+    if args[:1] == ["attention"] and "--decode" in args:
+        args = ["attention-decode", *(word for word in args[1:] if word != "--decode")]
+    if args[:1] == ["attention-decode"] and "--paged" in args:
+        args = [*(word for word in args if word != "--paged"), "--page", "16"]
+    return args
+
 
 def _summary(name: str) -> str:
     """Return a family's line of help; one that does not load must not hide the others."""

@@ -88,3 +88,12 @@ def test_refusals(gpukit: Run, arguments: tuple[str, ...], code: int, message: s
     assert done.code == code
     assert message in " ".join(done.err.split())
     assert not done.out
+
+
+def test_attention_decode_has_a_second_name(gpukit):
+    small = "--batch", "1", "--length", "64", "--dry-run"
+    own = gpukit("bench", "attention-decode", *small, "--page", "16")
+    assert own.code == 0
+    assert "page=16" in own.out
+    assert gpukit("bench", "attention", "--decode", "--paged", *small).out == own.out
+    assert gpukit("bench", "attention", "--paged").code == 2
