@@ -1,4 +1,4 @@
-"""``gpukit show matmul --shape`` and ``gpukit tune matmul`` without a GPU."""
+"""``gpukit show matmul --shape``, ``gpukit tune matmul`` and second names, without a GPU."""
 
 from __future__ import annotations
 
