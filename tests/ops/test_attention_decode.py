@@ -331,6 +331,11 @@ def test_plans_of_much_work_give_every_sm_as_much(batch: int, page: int) -> None
     assert config.cut == "even" and 0.9 * 132 <= 8 * config.parts <= 3 * 132
 
 
+@pytest.mark.parametrize("batch", [65536, 70000, 1000001])
+def test_more_sequences_than_a_grid_has_blocks_are_cut_evenly(batch: int) -> None:
+    assert chosen(batch, 128).cut == "even"
+
+
 @pytest.mark.parametrize("queries", ["", "bf16"])
 @pytest.mark.parametrize("batch", [1, 2, 5, 6, 8, 9, 12, 16, 24, 33, 36, 64, 100, 128])
 def test_a_grid_of_equal_lengths_fills_the_gpu_or_fits_it_or_is_even(batch: int,

@@ -16,7 +16,7 @@ from gpukit.ops.attention.plan import Problem
 
 _F = "attention_decode"
 _ALIGN = 16  # bytes of the kernels' copies
-_MAX_KEYS = 1 << 30
+_MAX_KEYS = (1 << 30) - 1  # positions and distances are added up in 32 bits
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _problem(device: Device, dtype: str, q: Any, k: Any, table: Any, bounded: bo
                                 "page_table name one")
         keys = table.shape[1] * rows
     if keys > _MAX_KEYS:
-        raise UnsupportedError(f"{_F}: k has room for {keys} keys; at most 2^30 are supported")
+        raise UnsupportedError(f"{_F}: k has room for {keys} keys; at most 2^30 - 1 are supported")
     return Problem(dtype, sequences, tokens, heads, kv_heads, dim, keys,
                    0 if table is None else rows, device.properties.sm_count,
                    device.properties.capability[0] == 9)

@@ -31,6 +31,7 @@ _MANY = 3  # waves, in which CTAs end at different times: then nobody waits for 
 _NEARLY = 0.9
 _WORTH = 4  # steps of a part
 _MOST_TILES = 1 << 30  # that kernels can count
+_MOST_BLOCKS_Z = 65535  # of any grid, in which a grid of parts has its sequences
 _DEEPEST, _DEEPEST_NARROW = 3, 4  # tiles of a ring: more gain nothing
 _WIDE = 8  # warps of a CTA that has an SM to itself, of 8-bit caches
 _CLUSTER = max(CLUSTERS)  # the largest that every GPU takes
@@ -155,9 +156,11 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
 
 
 def _better(p: Problem, shape: Config) -> str:
-    """An even cut where SMs have work for long, unless a grid of equal parts gives all of them as
+    """An even cut where no grid is large enough, and where SMs have work for long, unless a grid of equal parts gives all of them as
     much, or all its CTAs have room at once (memory then serves them alike), or they are many and
     gangs would have parts of sequences to put together."""
+    if p.sequences > _MOST_BLOCKS_Z:
+        return "even"
     steps = _units(p, shape) * -(-p.keys // _step(shape))
     tiles = p.sequences * (-(-p.keys // TILE) + 1)
     short = steps < _LONG * p.sms or _in_cluster(p, shape)
