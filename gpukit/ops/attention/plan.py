@@ -156,9 +156,9 @@ def choose(p: Problem, kind: str | None = None, cut: str | None = None) -> Confi
 
 
 def _better(p: Problem, shape: Config) -> str:
-    """An even cut where no grid is large enough, and where SMs have work for long, unless a grid of equal parts gives all of them as
-    much, or all its CTAs have room at once (memory then serves them alike), or they are many and
-    gangs would have parts of sequences to put together."""
+    """An even cut where no grid is large enough, and where SMs have work for long, unless a grid
+    of equal parts gives all of them as much, or all its CTAs have room at once (memory then serves
+    them alike), or they are many and gangs would have parts of sequences to put together."""
     if p.sequences > _MOST_BLOCKS_Z:
         return "even"
     steps = _units(p, shape) * -(-p.keys // _step(shape))
