@@ -102,7 +102,7 @@ def test_scales() -> None:
         judge(got, ref.oracle(*scaled), 3.0)
 
 
-@pytest.mark.parametrize("factor", [1e-6, 30.0, 1000.0])
+@pytest.mark.parametrize("factor", [1e-6, 4.0, 30.0, 1000.0])
 def test_scores_that_grow_from_block_to_block(factor: float) -> None:
     """Keys are walked from the last one, of the smallest scores, to the first."""
     q, k, v = triple(130, 200)

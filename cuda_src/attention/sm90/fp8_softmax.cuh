@@ -3,9 +3,12 @@
 // Weights are 2^(s c - base), of which e4m3 holds 2^-9 to 448 and the division takes the base out again:
 // any base will do with which they fit. So exponentials are taken with the base that there is, as if
 // nothing could go wrong, and their sum tells whether it did: no weight of a thread is larger than it.
-// Only then is the base renewed and the block's scores made once more. Nearly every step is spared a
-// comparison for every score, a maximum across a quad and rescaling sums, and its exponentials wait for
-// nothing but scores.
+// Only then is the base raised. Nearly every step is spared a comparison for every score, a maximum
+// across a quad and rescaling sums, and its exponentials wait for nothing but scores.
+//
+// Weights that are too large for e4m3 are none for float32, and a base is raised by whole numbers: it
+// takes a multiplication by a power of two. Only those that float32 does not hold either, as in a tile's
+// first block, are lost, and their block's scores are made once more.
 #pragma once
 
 #include "attention/rows.cuh"
@@ -17,8 +20,8 @@ namespace attention {
 struct BlindSoftmax {
     // With a new base the largest weight is 2^LIFT or, if a thread's of a block add up to more than ROOM,
     // less. They may grow until they add up to MOST. What is below 2^-10 is rounded to nothing: a higher
-    // LIFT loses less beside a large weight, a lower one has bases renewed less often.
-    static constexpr f32 LIFT = 6.0f, ROOM = 64.0f, MOST = 448.0f;
+    // LIFT loses less beside a large weight, a lower one has bases raised less often.
+    static constexpr f32 LIFT = 6.0f, ROOM = 64.0f, MOST = 448.0f, LOST = 0x1p100f;
 
     f32 sum[2] = {0.0f, 0.0f};          // of this thread's columns only, as all sums here
     f32 base[2] = {-1e30f, -1e30f};     // at first, one that everything outgrows
@@ -36,11 +39,13 @@ struct BlindSoftmax {
         block[0] = more[0] + more[1];
         block[1] = more[2] + more[3];
     }
-    // Whether a weight may be too large for e4m3.
+    // Whether a weight may be too large for e4m3, or is for float32.
     __device__ __forceinline__ bool outgrown() const { return (block[0] > MOST) | (block[1] > MOST); }
+    __device__ __forceinline__ bool lost() const { return (block[0] > LOST) | (block[1] > LOST); }
     __device__ __forceinline__ void accept() { sum[0] += block[0], sum[1] += block[1]; }
 
-    // Scores become weights with new bases: by what to multiply what has been summed. All of a quad.
+    // Both return by what to multiply what has been summed. All of a quad.
+    // Scores become weights with new bases.
     template <int REGS>
     __device__ __forceinline__ Rise renew(f32 (&s)[REGS], const f32 (&c)[2]) {
         const f32 top[2] = {quad_max(row_max<0>(s)), quad_max(row_max<1>(s))};
@@ -48,6 +53,11 @@ struct BlindSoftmax {
 #pragma unroll
         for (int h = 0; h < 2; h++) base[h] = fmaxf(base[h], fmaf(top[h], c[h], -LIFT));
         weigh(s, c);
+        return raise(s, before);
+    }
+    // Bases are raised by so much that weights have room, and by what they have risen since `before`.
+    template <int REGS>
+    __device__ __forceinline__ Rise raise(f32 (&s)[REGS], const f32 (&before)[2]) {
         Rise up;
         f32 factor[2];  // a power of two
 #pragma unroll

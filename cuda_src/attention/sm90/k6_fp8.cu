@@ -25,10 +25,11 @@
 #include "attention/sm90/fp8_softmax.cuh"
 #include "attention/sm90/fp8_transpose.cuh"
 #include "attention/sm90/load.cuh"
+#include "attention/sm90/turns.cuh"
 
 using namespace attention;
 
-constexpr int BARRIER_TURN = 1, BARRIER_AGAIN = 4;  // and the following: one per warpgroup
+constexpr int BARRIER_AGAIN = 4;  // and the following, one per warpgroup; those before are of turns
 
 template <class S, Mask MASK, Keys KEYS> using Work = Job<S, MASK, KEYS, 1>;
 
@@ -43,6 +44,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
     const Scales& scales;
     const Results<OUT>& to;
     int wg;
+    Turns<S::WGS, TURNS> turns{wg};
     u32 blocks = 0, q_parity = 0;  // blocks: whose scores are done, of all tiles
     // Of the current tile, all that steps need to know: registers are scarce.
     Interval seen[2];
@@ -52,13 +54,6 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
     i32 keep_at;       // block after whose step sums are put aside
     f32 kept_base[2];  // of those that have been; not negative infinity
 
-    __device__ __forceinline__ void await_turn() const {
-        if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
-    }
-    __device__ __forceinline__ void pass_turn() const {
-        if constexpr (TURNS)
-            warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
-    }
     static __device__ __forceinline__ void release(Barrier* empty) {
         if (threadIdx.x % warp::GROUP == 0) mbarrier::arrive(empty);
     }
@@ -142,13 +137,13 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
                                               BlindSoftmax& softmax, const Tile& old, i32 j) {
         typename S::Scores s;
         await_values(blocks - 1);
-        await_turn();
+        turns.await();
         wgmma::fence();
         start_values(o, p, blocks - 1);
         mbarrier::wait(shared.q_full(wg), q_parity);
         await_keys();
         start_scores(s);
-        pass_turn();
+        turns.pass();
         wgmma::wait<1>();
         values_done(o, p, blocks - 1);
         add_kept(o, softmax);
@@ -162,12 +157,12 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
                                          BlindSoftmax& softmax, i32 j) {
         typename S::Scores s;
         await_keys();
-        await_turn();
+        turns.await();
         wgmma::fence();
         start_scores(s);
         await_values(blocks - 1);
         start_values(o, p, blocks - 1);
-        pass_turn();
+        turns.pass();
         wgmma::wait<1>();
         scores_done(s, j);
         wgmma::wait<0>();
@@ -258,7 +253,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         BlindSoftmax softmax;
         Tile last;
         bool open = false;  // told by `last`, the assembler would not know that all lanes agree
-        if (wg == S::WGS - 1) pass_turn();  // the first one's
+        turns.begin();
         shared.ticket().for_each([&](const Tile& tile) {
             const W job(call, tile, 0);
             if (job.empty()) return nothing(tile);
@@ -275,7 +270,7 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
             add_kept(o, softmax);
             end(last, o, softmax);
         }
-        if (wg == 0) await_turn();  // one that nobody needs
+        turns.settle();
     }
 };
 
