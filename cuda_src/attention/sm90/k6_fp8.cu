@@ -168,12 +168,8 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         wgmma::wait<0>();
         values_done(o, p, blocks - 1);
         softmax.weigh(s, c);  // begins before the wait: the compiler is free to move it
-        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown())) {
-            scores_again(s, j);
-            scale_rows(o, softmax.renew(s, c));
-        } else {
-            softmax.accept();
-        }
+        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.outgrown())) raise(s, o, softmax, j);
+        else softmax.accept();
         release_keys(j);
         pack_all8(p, s);
         if (S::KEEPS && j == keep_at && j >= first + S::KEEP_EVERY / 2) put_aside(o, softmax);
@@ -207,7 +203,18 @@ template <class OUT, class S, Mask MASK, Keys KEYS, bool TURNS> struct Consumer 
         return reinterpret_cast<float4*>(shared.kept(wg)) + threadIdx.x % warp::GROUP;
     }
 
-    // Weights were too large: scores once more, for a new base.
+    // Weights are too large.
+    __device__ __forceinline__ void raise(typename S::Scores& s, typename S::Sums& o,
+                                          BlindSoftmax& softmax, i32 j) const {
+        if (warp::sync_any(BARRIER_AGAIN + wg, warp::GROUP, softmax.lost())) {
+            scores_again(s, j);
+            scale_rows(o, softmax.renew(s, c));
+        } else {
+            const f32 before[2] = {softmax.base[0], softmax.base[1]};
+            scale_rows(o, softmax.raise(s, before));
+        }
+    }
+    // Scores once more, for a new base.
     __device__ __forceinline__ void scores_again(typename S::Scores& s, i32 j) const {
         wgmma::hold(s);
         wgmma::fence();
