@@ -25,8 +25,9 @@ struct Weigh {
     }
 
     // The same where the result is at least 2^-100 and the unit 1.
-    __device__ __forceinline__ f32 near(f32 x) const {
-        const f32 d = x - max, y = d * scale, e = ptx::ex2(y);
+    __device__ __forceinline__ f32 near(f32 x) const { return at(x - max); }
+    __device__ __forceinline__ f32 at(f32 d) const {  // of a distance from the maximum
+        const f32 y = d * scale, e = ptx::ex2(y);
         return fmaf(e * 0.693147181f, fmaf(d, low, fmaf(d, scale, -y)), e);
     }
 

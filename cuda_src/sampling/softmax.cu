@@ -77,11 +77,16 @@ template <class T, int VEC> struct BlockOfRow {
 
     // From the stage, but for what is left of 16 bytes at the row's end.
     __device__ __forceinline__ void read(const T* stage, const T* row, f32 (&x)[32]) const {
+        if (count == ROUND) return read<true>(stage, row, x);
+        read<false>(stage, row, x);
+    }
+    template <bool WHOLE>
+    __device__ __forceinline__ void read(const T* stage, const T* row, f32 (&x)[32]) const {
 #pragma unroll
         for (int i = 0; i < 32; i += RUN) {
             const int at = Logits<T, VEC>::at(warp::lane(), i);
             Vec<T, RUN> run;
-            if (at < whole()) run = *reinterpret_cast<const Vec<T, RUN>*>(stage + at);
+            if (WHOLE || at < whole()) run = *reinterpret_cast<const Vec<T, RUN>*>(stage + at);
             else run = tail(row + base, at);
 #pragma unroll
             for (int j = 0; j < RUN; ++j) x[i + j] = to_f32(run.lane[j]);
@@ -96,20 +101,26 @@ template <class T, int VEC> struct BlockOfRow {
 
     template <int OUT_VEC, Cache CACHE, class OUT>
     __device__ __forceinline__ void write(OUT* row, const f32 (&x)[32], f32 scale) const {
+        if (count == ROUND) return write<true, OUT_VEC, CACHE>(row, x, scale);
+        write<false, OUT_VEC, CACHE>(row, x, scale);
+    }
+    template <bool WHOLE, int OUT_VEC, Cache CACHE, class OUT>
+    __device__ __forceinline__ void write(OUT* row, const f32 (&x)[32], f32 scale) const {
         constexpr int PIECE = OUT_VEC < RUN ? OUT_VEC : RUN;
         using Piece = Vec<OUT, PIECE>;
+        OUT* to = row + base + Logits<T, VEC>::at(warp::lane(), 0);
 #pragma unroll
         for (int i = 0; i < 32; i += PIECE) {
-            const int at = Logits<T, VEC>::at(warp::lane(), i);
+            const int step = Logits<T, VEC>::at(0, i), at = Logits<T, VEC>::at(warp::lane(), i);
             Piece piece;
 #pragma unroll
             for (int j = 0; j < PIECE; ++j) piece.lane[j] = from_f32<OUT>(x[i + j] * scale);
-            if (at + PIECE <= count) {
-                store<CACHE>(reinterpret_cast<Piece*>(row + base + at), piece);
+            if (WHOLE || at + PIECE <= count) {
+                store<CACHE>(reinterpret_cast<Piece*>(to + step), piece);
             } else {
 #pragma unroll
                 for (int j = 0; j < PIECE; ++j)
-                    if (at + j < count) row[base + at + j] = piece.lane[j];
+                    if (at + j < count) to[step + j] = piece.lane[j];
             }
         }
     }
@@ -121,11 +132,12 @@ __device__ __forceinline__ f32 warp_added(f32 x) {
     return x;
 }
 
-// Replaces logits by their exponentials; this lane's sum.
-__device__ __forceinline__ f32 exponentials(f32 (&x)[32], const Weigh& weigh) {
+// Replaces logits by their exponentials; this lane's sum. From `far` below the maximum on they are 0, as
+// is that of NaN.
+__device__ __forceinline__ f32 exponentials(f32 (&x)[32], const Weigh& weigh, f32 far) {
     f32 part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < 32; ++i) part[i % 4] += x[i] = weigh(x[i]);
+    for (int i = 0; i < 32; ++i) part[i % 4] += x[i] = weigh.at(fmaxf(x[i] - weigh.max, far));
     return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
@@ -190,8 +202,6 @@ template <class T, int VEC, int PER, int STAGES, int KEEP> struct RowWarp {
 #pragma unroll
                 for (int i = 0; i < 32; ++i) x[p][i] = -INF;
             }
-#pragma unroll
-            for (int i = 0; i < 32; ++i) x[p][i] = key::clean(x[p][i]);
         }
         __syncwarp();
     }
@@ -199,12 +209,14 @@ template <class T, int VEC, int PER, int STAGES, int KEEP> struct RowWarp {
     __device__ __forceinline__ static f32 maximum(const f32 (&x)[PER][32]) {
         f32 most = largest(x[0]);
         if constexpr (PER > 1) most = fmaxf(most, largest(x[1]));
-        return warp_largest(most);
+        return fminf(warp_largest(most), LARGEST);
     }
 
-    __device__ __forceinline__ static f32 sum(f32 (&x)[PER][32], const Weigh& weigh) {
-        f32 sum = exponentials(x[0], weigh);
-        if constexpr (PER > 1) sum += exponentials(x[1], weigh);
+    __device__ __forceinline__ static f32 sum(f32 (&x)[PER][32], f32 most, f32 temperature) {
+        const Weigh weigh(most, temperature);
+        const f32 far = -139.0f * fminf(temperature, 1e30f);  // of 2^-200
+        f32 sum = exponentials(x[0], weigh, far);
+        if constexpr (PER > 1) sum += exponentials(x[1], weigh, far);
         return warp_added(sum);
     }
 
@@ -215,7 +227,7 @@ template <class T, int VEC, int PER, int STAGES, int KEEP> struct RowWarp {
         for (int p = PER - 1; p >= 0; --p)
 #pragma unroll
             for (int i = 31; i >= 0; --i)
-                if (x[p][i] == top) first = block(p).base + Logits<T, VEC>::at(warp::lane(), i);
+                if (x[p][i] >= top) first = block(p).base + Logits<T, VEC>::at(warp::lane(), i);
         return __reduce_min_sync(0xffffffff, first);
     }
 
@@ -266,7 +278,7 @@ softmax(const T* logits, const f32* temperature, OUT* out, i64 pitch, i64 out_pi
         const f32 most = own.maximum(x);
         const bool raw = !(t > 1e-5f) || most == LARGEST;
         f32 sum = 1.0f;
-        if (!raw && most > -INF) sum = own.sum(x, Weigh(most, t));
+        if (!raw && most > -INF) sum = own.sum(x, most, t);
         const auto& pairs = board.exchange(turn, me, pack(most, sum));
         f32 top;
         const f32 all = combine(pairs, t, top);

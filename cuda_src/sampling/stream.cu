@@ -4,6 +4,7 @@
 // and, where the whole mass counts, the sums of exponentials of blocks of 1024. That is enough:
 //
 // - No filter: the block is drawn from the sums, the token from the block, which is read again.
+// - A nucleus: where the CTAs' shared memory holds the row, they find its end there (stream_held.cuh).
 // - A small k, min-p, or most of a nucleus: at least k tokens reach the k-th largest group maximum,
 //   and not many more do. CTA 0 reads those groups again, and finishes on a list in shared memory.
 //   Where few rows are shared out among many CTAs, their registers hold the row (stream_small.cuh).
@@ -13,7 +14,7 @@
 // the row, its settings, its seed and position, on nothing else.
 //
 // Limits: the row pitch and base are aligned to VEC elements.
-#include "sampling/stream_finish.cuh"
+#include "sampling/stream_held.cuh"
 #include "sampling/stream_small.cuh"
 
 template <class Row>
@@ -40,7 +41,8 @@ __device__ __forceinline__ void write(const Row& row, f32* to, const Drawn& draw
     });
 }
 
-template <class T, int VEC, int THREADS, int CLUSTER, int MOST, int BLOCKS>
+template <class T, int VEC, int THREADS, int CLUSTER, int MOST, int BLOCKS,
+          int HELD>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
 stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top_p,
        const f32* min_p, const u64* seed, const i64* position, const u32* bitmask, i64* ids,
@@ -77,8 +79,19 @@ stream(const T* logits, const f32* temperature, const i32* top_k, const f32* top
     }
     complete();
     Row row = {s, given, Blocks(V), rank};
-    const auto stage = row.start(settings, distribution != nullptr);
     const bool filtered = (settings.top_k > 0 && settings.top_k < V) || settings.min_p > 0.0f;
+    if constexpr (HELD && CLUSTER > 1) {
+        using Held = HeldNucleus<T, VEC, THREADS, CLUSTER, MOST>;
+        if (!distribution && Held::suits(settings, filtered, row)) {
+            Drawn drawn;
+            if (Held(row).ends(settings, drawn)) {
+                if (drawn.mass) leave(row, drawn);
+                return;
+            }
+            __syncthreads();
+        }
+    }
+    const auto stage = row.start(settings, distribution != nullptr);
     const bool sums = !settings.greedy() && (!filtered || (settings.top_p < 1.0f && joint));
     Sketch sketch;
     if (sketched(settings, filtered, row.blocks)) sketch = row.sketch();

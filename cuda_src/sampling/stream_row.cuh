@@ -157,12 +157,16 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
     }
 
     __device__ __forceinline__ void leave_sum(int b, f32 most, f32 sum) {
-#pragma unroll
-        for (int i = 16; i; i /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffff, sum, i));
+        sum = added(sum);
         if (warp::lane() == 0) {
             dsmem::store(dsmem::at(&s.block_max[b], 0), __float_as_uint(key::clean(most)));
             dsmem::store(dsmem::at(&s.block_sum[b], 0), __float_as_uint(sum));
         }
+    }
+    __device__ __forceinline__ static f32 added(f32 sum) {
+#pragma unroll
+        for (int i = 16; i; i /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffff, sum, i));
+        return sum;
     }
 
     __device__ __forceinline__ void find_extremes() {
@@ -193,14 +197,17 @@ template <class T, int VEC, int THREADS, int CLUSTER, int MOST> struct StreamRow
     // Turns the blocks' sums into masses relative to the row's maximum; what they add up to.
     __device__ __forceinline__ u64 row_mass(const Weigh& weigh) {
         u64 mine = 0;
-        for (int b = threadIdx.x; b < blocks.count; b += THREADS) {
-            const f32 most = s.block_max[b];
-            mine += s.draw.block[b] = most == -INF ? 0 : u64(double(s.block_sum[b]) *
-                                                        double(weigh(most)) * double(MASS_UNIT));
-        }
+        for (int b = threadIdx.x; b < blocks.count; b += THREADS)
+            mine += s.draw.block[b] = mass_of_sum(s.block_max[b], s.block_sum[b], weigh);
         const u64 sum = team::cta_sum<WARPS>(mine, s.sums[1]);
         __syncthreads();
         return sum;
+    }
+
+    // A block's sum, relative to its maximum, as mass.
+    __device__ __forceinline__ static u64 mass_of_sum(f32 most, f32 sum, const Weigh& weigh) {
+        if (most == -INF) return 0;
+        return u64(double(sum) * double(weigh(most)) * double(MASS_UNIT));
     }
 
     // --- the list ---

@@ -37,7 +37,13 @@ def _stream_bytes(t: Tunables) -> int:
     stages = warps * 1024 * (4 if t["dtype"] == "f32" else 2)
     late = 8 * LIST + max(8 * LIST, 2 * LIST + 8 * blocks + 16 * warps + 10 * 1024 + 96)
     sketch = 4 * 1024
-    return 4 * 32 * blocks + 8 * blocks + sketch + max(stages, late) + 40 * warps + 480
+    board = held_bytes(t) if t.get("held") else 0
+    return 4 * 32 * blocks + 8 * blocks + sketch + max(stages, late) + 40 * warps + 480 + board
+
+
+def held_bytes(t: Tunables) -> int:
+    """`HeldBoard` of `cuda_src/sampling/stream_held.cuh`, rounded up."""
+    return 51 * 1024 + 16 * int(t["most"]) + 12 * int(t["threads"])
 
 
 ARGMAX = KernelSpec(
@@ -83,6 +89,7 @@ SOFTMAX = KernelSpec(
             Param("rows", "i64", "B, of which a cluster takes every n-th")),
     shared_bytes=_warps_bytes,
     variants=({}, {"blocks": 2}, {"blocks": 2, "stages": 1}, {"threads": 1024, "stages": 1},
+              {"threads": 576, "cluster": 7, "blocks": 2, "stages": 1},
               {"dtype": "bf16", "vec": 8, "out": "bf16", "out_vec": 8, "stages": 1},
               {"dtype": "f16", "vec": 1, "out_vec": 1, "cluster": 1, "threads": 128},
               {"threads": 320, "per": 2, "blocks": 2, "stages": 1}),
@@ -146,18 +153,20 @@ SAMPLE = KernelSpec(
 STREAM = KernelSpec(
     name="sampling.stream",
     source="sampling/stream.cu",
-    entry="stream<{dtype}, {vec}, {threads}, {cluster}, {most}, {blocks}>",
+    entry="stream<{dtype}, {vec}, {threads}, {cluster}, {most}, {blocks}, {held}>",
     summary="bitmask, temperature, min-p, top-k, top-p and the draw, each row streamed once",
     archs=_ARCHS,
     tunables=(_DTYPE, _VEC, Tunable("threads", THREADS[1:], 256, "threads per CTA"), _CLUSTER,
               Tunable("most", (128, 256), 128, "blocks of a row that CTA 0 has room for"),
-              _BLOCKS),
+              _BLOCKS, Tunable("held", (0, 1), 0, "1: shared memory holds rows for top-p alone")),
     params=(
         Param("logits", "pointer", "[B, V]"), *_PER_ROW,
         Param("bitmask", "pointer", "[B, >= V/32] u32, 1: allowed; or null"), *_RESULTS,
         *_FOR_ALL[:6]),
     shared_bytes=_stream_bytes,
-    variants=({"threads": 512}, {"blocks": 3, "cluster": 1}, {"cluster": 2, "threads": 512},
+    variants=({"threads": 512}, {"threads": 512, "held": 1}, {"blocks": 3, "cluster": 1},
+              {"cluster": 2, "threads": 512, "held": 1, "dtype": "bf16", "vec": 1},
+              {"cluster": 2, "threads": 512},
               {"dtype": "bf16", "vec": 8, "blocks": 3, "cluster": 1},
               {"dtype": "f16", "vec": 1, "cluster": 1, "threads": 512},
               {"most": 256, "blocks": 3, "cluster": 1}, {"vec": 1, "most": 256, "threads": 512}),
@@ -171,7 +180,7 @@ TOP_K = KernelSpec(
     entry="top_k<{dtype}, {vec}, {threads}, {cluster}, {most}, {blocks}>",
     summary="the k largest logits of each row in order, their tokens, the log of the sum",
     archs=_ARCHS,
-    tunables=STREAM.tunables,
+    tunables=STREAM.tunables[:-1],
     params=(Param("logits", "pointer", "[B, V]"), Param("values", "pointer", "[B, width] f32"),
             Param("tokens", "pointer", "[B, width] i32"),
             Param("log_sum", "pointer", "[B] f32: log of the sum of exponentials, or null"),
@@ -179,7 +188,7 @@ TOP_K = KernelSpec(
             Param("pitch", "i64", "elements from row to row"), Param("V", "i32", "tokens"),
             Param("width", "i32", "k, or its most")),
     shared_bytes=_stream_bytes,
-    variants=STREAM.variants,
+    variants=tuple(v for v in STREAM.variants if "held" not in v),
     requires=(*STREAM.requires, "width is at most 1024"),
 )
 

@@ -164,7 +164,8 @@ def test_nuclei_of_any_size(scale: float, top_p: float) -> None:
 
 @pytest.mark.parametrize("width", [32000, 128256, 200_001])
 @pytest.mark.parametrize("count", [1, 15, 16, 40])
-def test_a_small_k_gives_the_token_of_the_way_with_a_distribution(count: int, width: int) -> None:
+def test_rows_held_on_chip_give_the_token_of_the_long_way(count: int, width: int) -> None:
+    """That way is the one with a distribution."""
     import cupy
 
     x = random(count, width, 5)
@@ -178,7 +179,8 @@ def test_a_small_k_gives_the_token_of_the_way_with_a_distribution(count: int, wi
     x, seeds = on_gpu(x), cupy.arange(count, dtype=np.uint64)
     asked: list[dict[str, Any]] = [
         {"top_k": 50, "top_p": 0.9, "temperature": 0.8}, {"top_k": 1}, {"top_k": 56},
-        {"top_k": 20, "min_p": 0.1, "top_p": 0.5}, {"top_k": 112, "top_p": 0.99}]
+        {"top_k": 20, "min_p": 0.1, "top_p": 0.5}, {"top_k": 112, "top_p": 0.99},
+        {"top_p": 0.9, "temperature": 0.8}, {"top_p": 0.3}, {"top_p": 0.999, "temperature": 9.0}]
     for options in asked:
         status, other = (cupy.empty(count, np.uint8) for _ in range(2))
         short = sampling.sample(x, seed=seeds, status=status, **options)

@@ -204,3 +204,21 @@ def test_softmax_of_rows_beyond_registers() -> None:
     x = random(1, 270_001, 9)
     got = sampling.softmax(x, 0.7, tunables={"cluster": 1, "threads": 256})
     np.testing.assert_allclose(got[0], ref.softmax(x[0], 0.7), rtol=2e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.8, 1e30])
+def test_softmax_where_f32_ends(temperature: float) -> None:
+    x = random(7, 1100, 10, 3.0)
+    most = np.finfo(np.float32).max
+    x[0] = -most
+    x[1, ::2] = -most
+    x[2, [7, 3]] = np.inf, np.nan
+    x[3, [1030, 1050, 4]] = most, np.inf, -most
+    x[4] = -np.inf
+    x[4, 1099] = -most
+    x[5, [5, 6]] = 3e38, -3e38
+    x[6] *= np.float32(1e-39)
+    with np.errstate(over="ignore"):
+        want = [ref.softmax(row, temperature) for row in x]
+    got = sampling.softmax(x, temperature, tunables={"threads": 64, "cluster": 1})
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-12)

@@ -123,8 +123,7 @@ class SamplingFamily:
         """What `prepare` will compile."""
         launch = {n: x for n, x in case.params.items() if n in ("cluster", "threads", "stage")}
         op, shape = case.kernel.removeprefix("sampling."), (case.shape["b"], case.shape["v"])
-        return foresee(op, device, dtypes.parse(case.dtype), shape,
-                       int(case.params.get("top_k", 0)), launch)
+        return foresee(op, device, dtypes.parse(case.dtype), shape, case.params, launch)
 
     def ceiling(self, device: Any, dtype: str) -> dict[str, Any] | None:
         """What the runtime's device-to-device copy reaches; nothing is timed emulated."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
 from gpukit.errors import UnsupportedError
-from gpukit.kernels.sampling import CLUSTERS, STAGES
+from gpukit.kernels.sampling import CLUSTERS, STAGES, STREAM
 from gpukit.kernels.spec import Value
 from gpukit.ops.sampling.rows import Rows
 
@@ -12,7 +16,7 @@ _BIG = CLUSTERS[-1]
 
 # The share of an H200's SMs that clusters of each size reach, with one CTA per SM: a cluster lies
 # in one GPC, whose SMs are no multiple of 4.
-REACHED = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.91}
+REACHED = {1: 1.0, 2: 1.0, 4: 0.91, 7: 0.85, 8: 0.91}
 MOST_RESIDENT = 256 * STAGES[-1] * _BIG  # tokens of a row that a cluster's shared memory holds
 
 
@@ -52,11 +56,11 @@ def streamed(rows: Rows) -> dict[str, Value]:
     """Tunables of the sampler that streams rows.
 
     Few rows: the largest cluster with which all are read at once by a CTA of 512 threads per SM,
-    but no more warps than the row has blocks of 1024. Many: a CTA of 256 threads per row, several
+    but no more than four warps per block of 1024. Many: a CTA of 256 threads per row, several
     per SM, so that one row is finished while others are read.
     """
     sms, blocks = rows.device.properties.sm_count, -(-rows.width // 1024)
-    fitting = [c for c in CLUSTERS if c * rows.count <= REACHED[c] * sms and 8 * c <= blocks]
+    fitting = [c for c in CLUSTERS if c * rows.count <= REACHED[c] * sms and 4 * c <= blocks]
     most = 128 if blocks <= 128 else 256
     many = rows.count > sms
     # Registers of four CTAs suffice on Hopper, for aligned f32; shared memory does for short rows.
@@ -65,3 +69,33 @@ def streamed(rows: Rows) -> dict[str, Value]:
     return {"dtype": rows.dtype.name, "vec": rows.vec, "cluster": max(fitting, default=1),
             "threads": 256 if many else 512, "blocks": (4 if four else 3) if many else 1,
             "most": most}
+
+
+def sampled(rows: Rows, settings: Mapping[str, Any]) -> dict[str, Value]:
+    """Tunables of the sampler for these settings, as given to it: numbers or arrays.
+
+    Where top-p is known to be the only filter, and shared memory of the clusters holds the rows,
+    their nuclei are found there.
+    """
+    chosen = streamed(rows)
+    held = _nucleus(settings, rows.width) and _holds(chosen, rows)
+    return {**chosen, "held": 1} if held else chosen
+
+
+def _holds(chosen: dict[str, Value], rows: Rows) -> bool:
+    """Whether every warp of a cluster takes at most a block of the row, and all of it has room."""
+    cluster, warps = int(chosen["cluster"]), int(chosen["threads"]) // 32
+    room = rows.device.properties.shared_per_cta
+    return cluster > 1 and rows.width <= 1024 * cluster * warps and (
+        STREAM.shared_bytes({**chosen, "held": 1}) <= room)
+
+
+def _nucleus(settings: Mapping[str, Any], width: int) -> bool:
+    """Whether top-p alone filters, as far as numbers tell."""
+    top_k, min_p, top_p = (settings.get(name, off) for name, off in _OFF)
+    unfiltered = isinstance(top_k, Real) and not 0 < float(top_k) < width
+    return bool(unfiltered and isinstance(min_p, Real) and min_p == 0 and (
+        not isinstance(top_p, Real) or float(top_p) < 1))
+
+
+_OFF = (("top_k", 0), ("min_p", 0.0), ("top_p", 1.0))

@@ -22,46 +22,48 @@ def explain(op: str, logits: Any, settings: Mapping[str, Any] | None = None,
     Args:
         op: "argmax", "softmax", "gumbel", "top_k", "sample", or "resident", the sampler that keeps
             rows in shared memory, or a rung of the ladder.
-        settings: as given to the op; `top_k` alone matters.
+        settings: as given to the op; filters matter.
         tunables: overrides, as given to the op.
     """
-    top_k, tunables = (settings or {}).get("top_k", 0), tunables or {}
+    settings, tunables = settings or {}, tunables or {}
     if op in ladder.RUNGS:
-        return ladder.explain_rung(op, logits, int(top_k), tunables)
-    chosen = {**_choose(op, rows.adopt("explain", "logits", logits), top_k), **tunables}
+        return ladder.explain_rung(op, logits, int(settings.get("top_k", 0)), tunables)
+    chosen = {**_choose(op, rows.adopt("explain", "logits", logits), settings), **tunables}
     facts = {name: value for name, value in chosen.items() if name not in ("dtype", "threads")}
     teams = -(-len(logits) // int(chosen.get("turns", 1)))
     return {"grid": teams * int(chosen["cluster"]), "block": chosen["threads"], **facts}
 
 
-def _choose(op: str, given: Rows, top_k: int) -> dict[str, Value]:
+def _choose(op: str, given: Rows, settings: Mapping[str, Any]) -> dict[str, Value]:
     if op not in _CHOICES:
         raise ArgumentError(f"explain: op={op!r:.40} is unknown; accepted: "
                             f"{', '.join((*_CHOICES, *ladder.RUNGS))}")
-    function, takes_k = _CHOICES[op]
+    function, takes = _CHOICES[op]
     module, _, name = function.partition(".")  # the ops' modules are hidden by their functions
     choice = getattr(import_module(f"gpukit.ops.sampling.{module}"), name)
-    return dict(choice(given, top_k) if takes_k else choice(given))
+    if takes == "settings":
+        return dict(choice(given, settings))
+    return dict(choice(given, settings.get("top_k", 0)) if takes else choice(given))
 
 
-_CHOICES = {"sample": ("choose.streamed", False), "softmax": ("softmax.warps", False),
-            "argmax": ("argmax.choose", False),
-            "gumbel": ("gumbel.choose", False), "top_k": ("top_k.choose", False),
-            "resident": ("sample.tuned", True)}
+_CHOICES = {"sample": ("choose.sampled", "settings"), "softmax": ("softmax.warps", ""),
+            "argmax": ("argmax.choose", ""), "gumbel": ("gumbel.choose", ""),
+            "top_k": ("top_k.choose", ""), "resident": ("sample.tuned", "top_k")}
 _KERNELS = {"sample": "sampling.stream", "resident": "sampling.sample"}
 
 
-def foresee(op: str, device: Device, dtype: DType, shape: tuple[int, int], top_k: int,
-            tunables: Mapping[str, Value]) -> list[tuple[KernelSpec, dict[str, Value]]]:
+def foresee(op: str, device: Device, dtype: DType, shape: tuple[int, int],
+            settings: Mapping[str, Any], tunables: Mapping[str, Value],
+            ) -> list[tuple[KernelSpec, dict[str, Value]]]:
     """What a call with newly allocated logits of this shape and type would compile.
 
     Args:
-        op, top_k, tunables: as of `explain`.
+        op, settings, tunables: as of `explain`.
     """
     given = rows.imagine(device, dtype, *shape)
     if op in ladder.RUNGS:
-        return ladder.foresee_rung(op, given, top_k, tunables)
-    chosen = {**_choose(op, given, top_k), **tunables}
+        return ladder.foresee_rung(op, given, int(settings.get("top_k", 0)), tunables)
+    chosen = {**_choose(op, given, settings), **tunables}
     if op == "softmax":
         del chosen["turns"]
         chosen |= {"out": "f32", "out_vec": min(given.vec, 4)}
@@ -70,4 +72,4 @@ def foresee(op: str, device: Device, dtype: DType, shape: tuple[int, int], top_k
 
 def resident(logits: Any, top_k: Any) -> dict[str, Value]:
     """Tunables that make `sample` keep rows in shared memory."""
-    return _choose("resident", rows.adopt("sample", "logits", logits), top_k)
+    return _choose("resident", rows.adopt("sample", "logits", logits), {"top_k": top_k})

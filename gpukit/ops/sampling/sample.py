@@ -88,7 +88,9 @@ def _checked(logits: Any, values: tuple[Any, ...], joint: bool, bitmask: Any,
     b, top_k = given.count, settings["top_k"]
     out, status, distribution = _outputs(given, *outputs)
     if b and streams(penalties, tunables):
-        _stream(given, dict(tunables or {}), top_k, (*pointers, mask, out, status, distribution), (
+        chosen = choose.sampled(given, {} if distribution is not None else settings)
+        _stream(given, {**chosen, **(tunables or {})}, (
+            *pointers, mask, out, status, distribution), (
             given.pitch, mask_pitch, given.width, given.width, int(joint), *numbers[:4]),
                 tuple(numbers[4:6]), quick)
     elif b:
@@ -145,9 +147,8 @@ class _Quick(NamedTuple):
 _OUT_AT = 8  # the tokens among the kernel's pointers
 
 
-def _stream(given: Rows, tunables: dict[str, Value], top_k: Any, pointers: tuple[Any, ...],
+def _stream(given: Rows, chosen: dict[str, Value], pointers: tuple[Any, ...],
             constants: tuple[Any, ...], numbers: tuple[Any, ...], quick: _Quick | None) -> None:
-    chosen = {**choose.streamed(given), **tunables}
     kernel = given.device.compile(kernels.get("sampling.stream"), chosen)
     grid, block = (given.count * int(chosen["cluster"]),), (int(chosen["threads"]),)
     kernel.launch(grid, block, (given.array, *pointers, *constants, *numbers))

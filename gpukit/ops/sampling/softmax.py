@@ -93,7 +93,8 @@ def warps(given: Rows) -> dict[str, Value]:
 
     Few rows: as many SMs a row as a cluster has. Many: the fewest CTAs of up to 512 threads, or one
     of 1024, that hold a row, as many clusters as the GPU holds at once, and each takes one row
-    after the other, the next one's logits on their way where copies can be.
+    after the other, the next one's logits on their way where copies can be. Clusters of 7, of which
+    a GPU holds more, where that saves one of few turns: 64 rows are two turns of 32.
     """
     sms, blocks, count = given.device.properties.sm_count, -(-given.width // 1024), given.count
     many = 8 * count > 2 * sms
@@ -103,8 +104,16 @@ def warps(given: Rows) -> dict[str, Value]:
     per = 2 if many and 16 * cluster < blocks <= 20 * cluster and not large else 1
     threads = -(-blocks // (4 * cluster)) * 128 if per == 1 else 320
     resident = 4 if threads <= 256 else 2 if threads <= 512 else 1
-    waves = -(-count * cluster // int(resident * sms * REACHED[cluster]))
-    turns = 1 if waves <= 3 and resident > 1 and per == 1 else waves
+    waves = _waves(count, cluster, resident * sms)
+    fewer = _waves(count, 7, 2 * sms)
+    if threads == 512 and cluster == 8 and blocks <= 7 * 18 and 1 < fewer < waves <= 5:
+        cluster, threads, waves = 7, 576, fewer
+    turns = 1 if waves <= 3 and resident > 1 and per == 1 and cluster != 7 else waves
     copies = given.vec * given.dtype.itemsize == 16
     return {"dtype": given.dtype.name, "vec": given.vec, "cluster": cluster, "threads": threads,
             "per": per, "blocks": resident, "stages": int(copies and turns > 1), "turns": turns}
+
+
+def _waves(count: int, cluster: int, ctas: int) -> int:
+    """Turns that this many rows take, a cluster each, where all SMs have room for `ctas`."""
+    return -(-count // max(1, int(ctas * REACHED[cluster]) // cluster))
