@@ -28,7 +28,8 @@ def key(axis: Axis) -> str:
 
 def axis_option(axis: Axis) -> click.Option:
     """Return ``--<name>``: repeatable, every value a comma list."""
-    default = ",".join(map(_shown, axis.default))
+    between = "/" if "/" in axis.metavar else "x"
+    default = ",".join(_shown(value, between) for value in axis.default)
     return click.Option(
         [f"--{axis.name.replace('_', '-')}", key(axis)],
         type=Parsed(axis.parse, axis.metavar),
@@ -38,8 +39,8 @@ def axis_option(axis: Axis) -> click.Option:
     )
 
 
-def _shown(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _shown(value: Any, between: str) -> str:
+    return between.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def common_options(family: Family) -> list[click.Option]:

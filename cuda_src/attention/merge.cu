@@ -5,7 +5,7 @@
 // output the parts' averages weighted by 2^(LSE - whole): every part is read once, the sums are f32.
 //
 // A part in which a query saw no key (LSE -infinity) counts for nothing, whatever its output holds; if
-// all are such, so is the result: output 0, LSE -infinity.
+// all are such, so is the result: output 0, LSE -infinity. An LSE of NaN or +infinity makes it NaN.
 //
 // Rows are [batch, tokens, heads], LSEs [batch, heads, tokens], both dense. A thread has VEC columns of a
 // row; memory is the limit: 2 (parts + 1) bytes an element. Grid: enough CTAs of 256 threads.
@@ -47,8 +47,8 @@ merge(T* out, f32* lse, const T* out0, const T* out1, const T* out2, const T* ou
     }
     Vec<T, VEC> whole;
 #pragma unroll
-    for (int c = 0; c < VEC; c++) whole.lane[c] = from_f32<T>(z > 0.0f ? sum[c] / z : 0.0f);
+    for (int c = 0; c < VEC; c++) whole.lane[c] = from_f32<T>(z == 0.0f ? 0.0f : sum[c] / z);
     reinterpret_cast<Vec<T, VEC>*>(out)[index] = whole;
     if (lse != nullptr && index % vectors == 0)
-        lse[at] = z > 0.0f ? top + ptx::lg2(z) * attention::LN2 : top;
+        lse[at] = z == 0.0f ? top : top + ptx::lg2(z) * attention::LN2;
 }

@@ -245,3 +245,14 @@ def test_another_device() -> None:
         assert worst(on_host(got), given, SKEWED, CAUSAL) <= 1
     with pytest.raises(ArgumentError, match="k is on cuda:0"):
         gpukit.attention_decode(**call | {"k": cupy.zeros_like(call["k"])})
+
+
+def test_torch_tensors_say_what_they_hold() -> None:
+    torch = pytest.importorskip("torch")
+    given = inputs(Case((300, 5), 300, queries="e4m3")).call
+    arrays = {name: torch.from_numpy(x.view(np.uint8)).cuda().view(torch.float8_e4m3fn)
+              for name, x in given.items() if name in "qkv"}
+    rest = {name: torch.from_numpy(x).cuda() if name == "lengths" or hasattr(x, "shape") else x
+            for name, x in given.items() if name not in "qkv"}
+    got = gpukit.attention_decode(**arrays, **rest)
+    assert (got.get() == gpukit.attention_decode(**given)).mean() > 0.99

@@ -59,6 +59,15 @@ def test_empty_states_count_for_nothing() -> None:
     check(pairs)
 
 
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_a_broken_state_is_not_hidden(broken: float) -> None:
+    pairs = states(3, 1, 4, 2, 8)
+    pairs[1][1][0, 1, 2] = broken
+    out, lse = gpukit.merge_states(pairs)
+    assert np.isnan(out[0, 2, 1]).all() and np.isnan(lse[0, 1, 2])
+    assert np.isnan(out).sum() == 8 and np.isnan(lse).sum() == 1
+
+
 def test_merging_is_attention_over_all_keys() -> None:
     rng = np.random.default_rng(5)
     kind = dtypes.parse("f16").numpy

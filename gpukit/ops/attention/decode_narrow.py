@@ -12,6 +12,7 @@ from gpukit.devices.protocol import Device
 from gpukit.errors import ArgumentError, UnsupportedError
 from gpukit.kernels.attention_decode import NARROW_DIMS
 from gpukit.ops import arrays
+from gpukit.ops.attention import fp8_arguments
 from gpukit.ops.attention.plan import Problem
 
 _F = "attention_decode"
@@ -51,8 +52,8 @@ class Scales(NamedTuple):
 
 
 def bytes_of(array: Any) -> Any:
-    """NumPy's e4m3 as bytes; other arrays as they are."""
-    return array.view("uint8") if str(getattr(array, "dtype", "")) == _BYTES[1] else array
+    """NumPy's and torch's e4m3 as bytes; other arrays as they are."""
+    return fp8_arguments.as_bytes(array) if fp8_arguments.dtype_of(array) == _BYTES[1] else array
 
 
 def element(q: Any, out: Any) -> str:

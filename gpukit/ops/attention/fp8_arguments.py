@@ -63,13 +63,13 @@ def unpack(function: str, q: Any, k: Any, v: Any, words: Words) -> tuple[Any, An
         return q, k, v, False
     for name, array, own in zip("qkv", (q, k, v), held, strict=True):
         if not own:
-            raise ArgumentError(f"{function}: {name} has dtype {_name(array)}; accepted: e4m3, as "
-                                "the others")
-    return _bytes(q), _bytes(k), _bytes(v), True
+            raise ArgumentError(f"{function}: {name} has dtype {dtype_of(array)}; accepted: e4m3, "
+                                "as the others")
+    return as_bytes(q), as_bytes(k), as_bytes(v), True
 
 
 def _holds(function: str, name: str, array: Any, dtype: Any) -> bool:
-    own = _name(array)
+    own = dtype_of(array)
     if own not in ("uint8", _OWN):
         return False
     if dtype != E4M3 and not (dtype is None and own == _OWN):
@@ -78,11 +78,13 @@ def _holds(function: str, name: str, array: Any, dtype: Any) -> bool:
     return True
 
 
-def _name(array: Any) -> str:
+def dtype_of(array: Any) -> str:
+    """The name of its dtype, which NumPy and torch agree on."""
     return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
 
 
-def _bytes(array: Any) -> Any:
+def as_bytes(array: Any) -> Any:
+    """An array of e4m3, whoever made it, as the bytes it holds."""
     if str(array.dtype).startswith("torch."):
         return array.view(sys.modules["torch"].uint8)
     return array.view(np.uint8)
