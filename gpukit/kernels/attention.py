@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpukit.kernels.spec import KernelSpec, Param, Tunable, Tunables
 
 ROW = 128  # bytes of a row of a slab: 64 columns of a head
@@ -23,6 +25,8 @@ _TERMS = Tunable("terms", tuple(range(16)), 0,
                  "sum of what is done to scores: 1 softcap, 2 ALiBi, 4 additive, 8 relative")
 _CTAS = Tunable("ctas", (1, 2), 1, "CTAs of a cluster, which share keys and values")
 
+_MORE_WGS = replace(_WGS, choices=(1, 2, 3, 4))
+_MORE_STAGES = replace(_STAGES, choices=(1, 2, 3, 4, 5, 8))
 _TURNS = Tunable("turns", (0, 1), 1, "whether warpgroups take turns at starting products")
 
 _RESULTS = (
@@ -99,18 +103,21 @@ K5 = KernelSpec(
           "attention::Keys::{keys}, {terms}, {ctas}, {turns}>",
     summary="tiles run into each other, persistent CTAs, every mask: what gpukit.attention runs",
     archs=("sm_90a",),
-    tunables=(DTYPE, _D, _DV, _N, _WGS, _STAGES, _MASK, _KEYS, _TERMS, _CTAS,
+    tunables=(DTYPE, _D, _DV, _N, _MORE_WGS, _MORE_STAGES, _MASK, _KEYS, _TERMS, _CTAS,
               _TURNS),
     params=(*_MAPS, *_RESULTS, *_SIZES, *_TILES, *VISIBLE, *_TERM_ARRAYS, *_LENGTHS),
     shared_bytes=hopper_shared,
     variants=(
         {}, {"ctas": 2}, {"n": 176}, {"mask": "causal", "turns": 0},
         {"mask": "causal", "dtype": "f16"},
-        {"mask": "window"}, {"d": 64, "dv": 64, "wgs": 3},
+        {"mask": "window", "turns": 0}, {"d": 64, "dv": 64, "wgs": 3},
+        {"n": 64, "wgs": 3, "stages": 5, "mask": "window", "turns": 0},
+        {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "mask": "window", "turns": 0},
+        {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "mask": "causal"},
         {"d": 256, "dv": 256, "n": 80}, {"d": 192, "mask": "causal"},
         {"d": 80, "dv": 80, "mask": "causal"},
         {"mask": "causal", "keys": "spans"}, {"mask": "causal", "keys": "paged"},
-        {"mask": "window", "keys": "spans", "terms": 15},
+        {"mask": "window", "keys": "spans", "terms": 15, "turns": 0},
     ),
     requires=("rows of q, k, v and out start at multiples of 16 bytes",
               "heads that share a tile divide 64"),

@@ -22,7 +22,12 @@ def test_32_queries_a_warp_fit(mask: str, arch: str, spilled: int) -> None:
 @pytest.mark.parametrize("tunables", [
     {"n": 176, "ctas": 2}, {"mask": "causal", "turns": 0},
     {"d": 64, "dv": 64, "wgs": 3, "mask": "causal"},
-    {"d": 64, "dv": 64, "wgs": 3, "stages": 3, "mask": "window"}, {"mask": "window"},
+    {"d": 64, "dv": 64, "wgs": 3, "stages": 3, "mask": "window", "turns": 0},
+    {"n": 64, "wgs": 3, "stages": 5, "mask": "window", "turns": 0},
+    {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "mask": "window", "turns": 0},
+    {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "mask": "causal"},
+    {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "keys": "paged", "terms": 3},
+    {"mask": "window", "turns": 0},
     {"d": 256, "dv": 256, "n": 80, "mask": "causal"}], ids=str)
 def test_products_run_on_behind_the_softmax(tunables: dict[str, int | str]) -> None:
     spec = kernels.get("attention.sm90.k5")

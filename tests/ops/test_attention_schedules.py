@@ -30,7 +30,7 @@ def normal(seed: int, *shape: int) -> Array:
 
 
 def problem(batch: int, queries: int, keys: int, heads: int = 2, kv_heads: int = 2, d: int = 64,
-            *, mask: str = "null", window: int | None = None,
+            *, mask: str = "null", window: int | None = None, chunk: int | None = None,
             k_lengths: list[int] | None = None) -> Problem:
     q = normal(1, batch, queries, heads, d)
     lengths = None if k_lengths is None else np.array(k_lengths, np.uint32)
@@ -38,7 +38,7 @@ def problem(batch: int, queries: int, keys: int, heads: int = 2, kv_heads: int =
         emulated.get("h100"), "bf16", q, normal(2, batch, keys, kv_heads, d),
         normal(3, batch, keys, kv_heads, d), np.full_like(q, np.nan),
         np.full((batch, heads, queries), np.nan, np.float32), batch, queries, keys,
-        masks.named("test", mask, window, None, False), Terms(d**-0.5),
+        masks.named("test", mask, window, chunk, False), Terms(d**-0.5),
         Lengths(k_lengths=lengths))
 
 
@@ -82,16 +82,26 @@ def test_warpgroups_that_leave_blocks_to_others(policy: str,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulator, "run", partial(emulator.run, policy=policy))
     p = problem(1, 330, 361, 1, 1, mask="sliding_causal", window=100)
-    for turns in (False, True):
-        config = forward.Config(Tile(64, 3, 3), workers=1, turns=turns)
+    for tile in (Tile(64, 3, 3), Tile(32, 4, 8)):
+        config = forward.Config(tile, workers=1, turns=False)
         check(p, config, Rules("sliding_causal", window=100))
 
 
+@pytest.mark.parametrize("turns", [False, True])
 @pytest.mark.parametrize(("tile", "queries", "keys", "window"), [
-    (Tile(32, 3, 2), 300, 330, 20), (Tile(128, 3, 3), 390, 500, 64)])
-def test_windows_of_few_blocks(tile: Tile, queries: int, keys: int, window: int) -> None:
+    (Tile(32, 3, 2), 300, 330, 20), (Tile(128, 3, 3), 390, 500, 64),
+    (Tile(64, 4, 8), 520, 600, 80)])
+def test_windows_of_few_blocks(tile: Tile, queries: int, keys: int, window: int,
+                               turns: bool) -> None:
     p = problem(1, queries, keys, 1, 1, mask="sliding_causal", window=window)
-    check(p, forward.Config(tile, workers=1), Rules("sliding_causal", window=window))
+    config = forward.Config(tile, workers=1, turns=turns)
+    check(p, config, Rules("sliding_causal", window=window))
+
+
+def test_blocks_that_chunks_leave_out() -> None:
+    p = problem(1, 600, 600, 1, 1, mask="chunked_causal", chunk=90)
+    config = forward.Config(Tile(32, 4, 8), workers=1, turns=False)
+    check(p, config, Rules("chunked_causal", chunk=90))
 
 
 @pytest.mark.parametrize(("workers", "section"), [(1, 3), (2, 1), (3, 3), (7, 1)])
@@ -120,7 +130,8 @@ def test_tiles_without_keys_between_others() -> None:
     check(problem(3, 100, 64, k_lengths=[64, 0, 0]), config, Rules())
 
 
-@pytest.mark.parametrize(("wgs", "stages"), [(1, 1), (1, 3), (2, 2), (3, 1), (3, 2)])
+@pytest.mark.parametrize(("wgs", "stages"), [(1, 1), (1, 3), (2, 2), (3, 1), (3, 2),
+                                               (4, 5)])
 def test_warpgroups_and_stages(wgs: int, stages: int) -> None:
     config = forward.Config(Tile(32, wgs, stages), workers=1)
     check(problem(1, 200, 100, 1, 1), config, Rules())

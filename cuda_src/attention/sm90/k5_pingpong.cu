@@ -5,7 +5,8 @@
 // while the new one runs; a tile of few keys would else be mostly beginning and end. Sums are rescaled
 // only where weights might overflow (lazy_softmax.cuh). And warpgroups take turns at starting products,
 // so that one's softmax falls under the other's products: named barriers keep them half a step apart.
-// With a window each leaves out the blocks at the ends of a tile that only others see (part.cuh).
+// With a window there are no turns: each leaves out the blocks at the ends of a tile that only others
+// see (part.cuh).
 //
 // A step of a warpgroup, for block j of the keys (from the right, where masks are):
 //     my turn: start S = Q K_j^T, start O += P V_{j+1}; the next one's turn
@@ -18,15 +19,19 @@
 // the other warpgroup. From L2 come 64 KB a step: 32 bytes per clk and SM. Where all tiles see the same
 // keys, clusters of two share them by multicast.
 //
+// What is left are latencies, at the ends of a tile most: with results, masks and all it takes a warpgroup
+// as long as two steps and a half to get from one to the next. Where walks are short there is one
+// warpgroup more to fill them, and 64 keys a step for want of registers.
+//
 // GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
 #include "attention/lazy_softmax.cuh"
 #include "attention/sm90/finish.cuh"
 #include "attention/sm90/part.cuh"
 #include "attention/sm90/produce.cuh"
+#include "attention/sm90/ring.cuh"
+#include "attention/sm90/turns.cuh"
 
 using namespace attention;
-
-constexpr int BARRIER_TURN = 1, BARRIER_SKIP = 4;  // and the following: one per warpgroup
 
 // A consumer warpgroup.
 template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct Consumer {
@@ -38,70 +43,25 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     const Terms<T>& terms;
     f32 c;
     int wg;
-    Cursor<S::STAGES> at_k, at_v;
+    Turns<S::WGS, TURNS> turns;
+    Ring<S, Operand::keys, CTAS> k{shared};
+    Ring<S, Operand::values, CTAS> v{shared};
     u32 q_parity = 0;
     bool keys_here = false;  // the next block's are known to be: asking takes its time
     RowTerms<T, TERMS> rows[2];
     Interval seen[2], shown;  // by a thread's rows; by all rows of the warpgroup
     Part mine;                // blocks of the tile
-    i32 idle = 0;             // turns to let pass behind them
     i32 behind = 0;           // blocks of the tile that come after: others have use for them
 
-    static constexpr bool PARTS = MASK == Mask::window && S::STAGES > 1 && S::WGS > 1;
+    static constexpr bool PARTS = MASK == Mask::window && S::STAGES > 1 && S::WGS > 1 && !TURNS;
 
     __device__ __forceinline__ Consumer(const Shared<S>& shared, const Call& call,
                                         const Terms<T>& terms, int wg)
-        : shared(shared), call(call), terms(terms), c(TERMS ? LOG2E : terms.scale * LOG2E), wg(wg) {
-        if (wg == S::WGS - 1) pass_turn();  // the first one's
+        : shared(shared), call(call), terms(terms), c(TERMS ? LOG2E : terms.scale * LOG2E), wg(wg),
+          turns{wg} {
+        turns.begin();
     }
 
-    __device__ __forceinline__ void await_turn() const {
-        if constexpr (TURNS) warp::sync(BARRIER_TURN + wg, 2 * warp::GROUP);
-    }
-    __device__ __forceinline__ void pass_turn() const {
-        if constexpr (TURNS)
-            warp::arrive(BARRIER_TURN + (wg + 1 == S::WGS ? 0 : wg + 1), 2 * warp::GROUP);
-    }
-    // At the very end the first one takes the turn that nobody needs.
-    __device__ __forceinline__ void settle() const {
-        if (wg == 0) await_turn();
-    }
-
-    // Thread i of a warpgroup tells CTA i of the cluster that a stage is free.
-    static __device__ __forceinline__ void release(Barrier* empty) {
-        const u32 thread = threadIdx.x % warp::GROUP;
-        if constexpr (CTAS == 1) {
-            if (thread == 0) mbarrier::arrive(empty);
-        } else if (thread < CTAS) {
-            mbarrier::arrive_remote(empty, thread);
-        }
-    }
-    __device__ __forceinline__ void release_k() {
-        release(shared.k_empty(at_k.stage));
-        at_k.next();
-    }
-    __device__ __forceinline__ void release_v() {
-        release(shared.v_empty(at_v.stage));
-        at_v.next();
-    }
-    // Lets go of blocks that this warpgroup does not need. All of its warps must have seen them come: the
-    // phase of a barrier that a slow one missed would look like the one before.
-    __device__ __forceinline__ void skip_k(i32 count) {
-#pragma unroll 1
-        for (; PARTS && count > 0; count--) {
-            mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
-            warp::sync(BARRIER_SKIP + wg, warp::GROUP);
-            release_k();
-        }
-    }
-    __device__ __forceinline__ void skip_v(i32 count) {
-#pragma unroll 1
-        for (; PARTS && count > 0; count--) {
-            mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
-            warp::sync(BARRIER_SKIP + wg, warp::GROUP);
-            release_v();
-        }
-    }
     __device__ __forceinline__ void release_q() {
         if (threadIdx.x % warp::GROUP == 0) mbarrier::arrive(shared.q_empty(wg));
         q_parity ^= 1;
@@ -110,10 +70,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     // What is to be known of a tile before its first product.
     __device__ __forceinline__ void begin(const Work& job) {
         mine = {job.first, job.end};
-        if constexpr (PARTS) {
-            mine = part_of<S>(call, job, wg);
-            if constexpr (TURNS) idle = idle_turns<S>(call, job, mine);
-        }
+        if constexpr (PARTS) mine = part_of<S>(call, job, wg);
     }
     // What masks and terms need to know. There is time for it while the first products run.
     __device__ __forceinline__ void look(const Work& job) {
@@ -158,12 +115,12 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     }
 
     __device__ __forceinline__ void start_scores_of(typename S::Scores& s) const {
-        start_scores<S>(s, shared.q(wg), shared.k(at_k.stage));
+        start_scores<S>(s, shared.q(wg), k.block());
     }
     __device__ __forceinline__ void scores_done(typename S::Scores& s, bool last) {
         wgmma::hold(s);
-        release_k();
-        keys_here = __all_sync(0xffffffff, mbarrier::over(shared.k_full(at_k.stage), at_k.parity));
+        k.release();
+        keys_here = k.here();
         if (last) release_q();
     }
 
@@ -172,8 +129,8 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
                                                 const Work& job) {
         typename S::Scores s;
         mbarrier::wait(shared.q_full(wg), q_parity);
-        skip_k(job.end - mine.end);
-        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        if constexpr (PARTS) k.skip(job.end - mine.end);
+        k.await();
         wgmma::fence();
         start_scores_of(s);
         look(job);
@@ -186,21 +143,21 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
                                               LazySoftmax& softmax, const Work& old,
                                               const Work& job, const Results<T>& to) {
         typename S::Scores s;
-        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
-        await_turn();
+        v.await();
+        turns.await();
         wgmma::fence();
-        start_values<S>(o, p, shared.v(at_v.stage));
+        start_values<S>(o, p, v.block());
         mbarrier::wait(shared.q_full(wg), q_parity);
-        skip_k(job.end - mine.end);
-        mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
+        if constexpr (PARTS) k.skip(job.end - mine.end);
+        k.await();
         start_scores_of(s);
-        pass_turn();
+        turns.pass();
         look(job);
         wgmma::wait<1>();
         wgmma::hold(o);
         wgmma::hold(p);
-        release_v();
-        skip_v(behind);
+        v.release();
+        if constexpr (PARTS) v.skip(behind);
         finish(call, old, to, o, softmax, c, wg);
         wgmma::wait<0>();
         weigh_first(p, s, softmax, job);
@@ -211,13 +168,13 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     __device__ __forceinline__ void step(typename S::Sums& o, typename S::Weights& p,
                                          LazySoftmax& softmax, const Work& job, i32 j) {
         typename S::Scores s;
-        if (!keys_here) mbarrier::wait(shared.k_full(at_k.stage), at_k.parity);
-        await_turn();
+        if (!keys_here) k.await();
+        turns.await();
         wgmma::fence();
         start_scores_of(s);
-        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
-        start_values<S>(o, p, shared.v(at_v.stage));
-        pass_turn();
+        v.await();
+        start_values<S>(o, p, v.block());
+        turns.pass();
         wgmma::wait<1>();
         scores_done(s, j == mine.first);
         score<MASKED>(s, job, j);
@@ -230,18 +187,18 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         wgmma::wait<0>();
         wgmma::hold(o);
         wgmma::hold(p);
-        release_v();
+        v.release();
         softmax.weigh(s, c);
         pack_all<T>(p, s);
     }
 
     __device__ __forceinline__ void last_values(typename S::Sums& o, typename S::Weights& p) {
-        mbarrier::wait(shared.v_full(at_v.stage), at_v.parity);
+        v.await();
         wgmma::fence();
-        start_values<S>(o, p, shared.v(at_v.stage));
+        start_values<S>(o, p, v.block());
         wgmma::wait<0>();
         wgmma::hold(o);
-        release_v();
+        v.release();
     }
 
     static __device__ __forceinline__ void clear(typename S::Sums& o) {
@@ -252,7 +209,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     // A tile's blocks but the first: those with something to hide are at the ends.
     __device__ __forceinline__ void walk(typename S::Sums& o, typename S::Weights& p,
                                          LazySoftmax& softmax, const Work& job) {
-        skip_v(job.end - mine.end);
+        if constexpr (PARTS) v.skip(job.end - mine.end);
         const i32 hidden = max(shown.end / S::N, mine.first);
         const i32 clear = max((shown.first + S::N - 1) / S::N, mine.first);
         i32 j = mine.end - 2;
@@ -261,8 +218,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
         if constexpr (MASK == Mask::window)
             for (; j >= mine.first; j--) step<true>(o, p, softmax, job, j);
         behind = mine.first - job.first;
-        skip_k(behind);
-        for (; PARTS && idle > 0; idle--) await_turn(), pass_turn();
+        if constexpr (PARTS) k.skip(behind);
     }
 
     // All tiles. The last block of one is finished while the first of the next is begun.
@@ -325,10 +281,10 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
 
     constexpr bool LONG = TERMS != 0 && DV <= 128;  // long arithmetic between products
     if (warp::group() == 0) {
-        if constexpr (WGS > 1) warp::give_registers<WGS == 3 ? 32 : LONG ? 24 : 40>();
+        if constexpr (WGS > 1) warp::give_registers<WGS == 4 ? 24 : WGS == 3 ? 32 : LONG ? 24 : 40>();
         produce<S, MASK, KEYS, CTAS>(shared, {map_q, map_k, map_v}, call);
     } else {
-        if constexpr (WGS > 1) warp::take_registers<WGS == 3 ? 160 : LONG ? 240 : 232>();
+        if constexpr (WGS > 1) warp::take_registers<WGS == 4 ? 112 : WGS == 3 ? 160 : LONG ? 240 : 232>();
         const Terms<T> terms{scale, softcap, slopes, slopes_batch, bias, bias_batch, bias_head,
                              bias_query, bias_key, relative, relative_batch, relative_query,
                              relative_head, extent};
@@ -337,6 +293,6 @@ k5_pingpong(const __grid_constant__ TensorMap map_q, const __grid_constant__ Ten
         Consumer<S, MASK, KEYS, TERMS, CTAS, TURNS && (WGS > 1)> consumer(shared, call, terms,
                                                                          warp::group() - 1);
         consumer.run(results, CTAS > 1 ? cluster::rank() : 0);
-        consumer.settle();
+        consumer.turns.settle();
     }
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpukit.kernels.attention import ROWS
+from gpukit.kernels.attention import ADDITIVE, RELATIVE, ROWS
+from gpukit.ops.attention.problem import Problem
 
 _SHORT = 1536  # queries
+_SHORT_WALK = 2048  # keys that a query sees
 _L2_SHARE = 32 << 20  # bytes of keys and values that are kept in use at a time
 
 
@@ -23,13 +25,30 @@ class Tile(NamedTuple):
         return self.wgs * ROWS
 
 
-def choose(d: int, dv: int, policy: str, queries: int) -> Tile:
-    """The tile for heads of d (q, k) and dv (v) columns: as many keys as registers hold beside the
-    sums; a third warpgroup where heads are narrow and its rows are not mostly masked ones; with a
-    window a third stage then, for some of the three are a block ahead of others."""
+def choose(problem: Problem) -> Tile:
+    """The tile of a problem. Where walks are short, what the ends of tiles take counts: a warpgroup
+    more, with half the keys a step for its registers' sake, has something to do meanwhile. Not if
+    it leaves more rows idle, nor if scores need arrays added, for lack of registers."""
+    p, wide = problem, long(problem)
+    if seen(p) > _SHORT_WALK or p.terms.bits & (ADDITIVE | RELATIVE):
+        return wide
+    widest = max(p.d, p.dv)
+    narrow = (Tile(64, 4, 8) if widest <= 64 else
+              Tile(64, 3, 5) if widest <= 128 and p.mask.policy == "window" else wide)
+    share = p.heads // p.kv_heads
+    base = Tile(wide.n, 2, wide.stages)
+    few = _rows(p.queries, share, narrow.rows) <= _rows(p.queries, share, base.rows) * 16 / 15
+    return narrow if few else wide
+
+
+def long(problem: Problem) -> Tile:
+    """The tile for walks along many keys: as many keys as registers hold beside the sums; a third
+    warpgroup where heads are narrow and its rows are not mostly masked ones; with a window a third
+    stage then, for some of the three are a block ahead of others."""
+    d, dv, policy = problem.d, problem.dv, problem.mask.policy
     widest = max(d, dv)
     if widest <= 64:
-        return Tile(128, 3 if policy == "full" or queries > _SHORT else 2,
+        return Tile(128, 3 if policy == "full" or problem.queries > _SHORT else 2,
                     3 if policy == "window" else 2)
     if widest <= 128:
         return Tile(128, 2, 2)
@@ -38,6 +57,13 @@ def choose(d: int, dv: int, policy: str, queries: int) -> Tile:
     if widest <= 192:
         return Tile(112 if policy != "window" else 96, 2, 2)
     return Tile(80 if policy != "window" else 64, 2, 2)
+
+
+def seen(problem: Problem) -> int:
+    """Keys that a query sees, about."""
+    p, mask = problem, problem.mask
+    before = p.keys - (min(p.queries, p.keys) // 2 if mask.policy != "full" else 0)
+    return min(before, mask.chunk // 2 or mask.left + mask.right + 1)
 
 
 def section(keys: int, columns: int, itemsize: int, heads: int) -> int:
@@ -58,3 +84,9 @@ def packing(queries: int, heads_per_kv: int, rows: int) -> int:
 def _idle(queries: int, rows: int) -> float:
     """Rows of tiles that are started."""
     return -(-queries // rows) * rows
+
+
+def _rows(queries: int, heads_per_kv: int, rows: int) -> float:
+    """Rows of tiles that are started for a head."""
+    group = packing(queries, heads_per_kv, rows)
+    return _idle(queries * group, rows) / group
