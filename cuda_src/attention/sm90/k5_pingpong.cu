@@ -5,7 +5,7 @@
 // while the new one runs; a tile of few keys would else be mostly beginning and end. Sums are rescaled
 // only where weights might overflow (lazy_softmax.cuh). And warpgroups take turns at starting products,
 // so that one's softmax falls under the other's products: named barriers keep them half a step apart.
-// With a window there are no turns: each leaves out the blocks at the ends of a tile that only others
+// On short walks there are no turns: each leaves out the blocks at the ends of a tile that only others
 // see (part.cuh).
 //
 // A step of a warpgroup, for block j of the keys (from the right, where masks are):
@@ -53,7 +53,7 @@ template <class S, Mask MASK, Keys KEYS, u32 TERMS, int CTAS, bool TURNS> struct
     Part mine;                // blocks of the tile
     i32 behind = 0;           // blocks of the tile that come after: others have use for them
 
-    static constexpr bool PARTS = MASK == Mask::window && S::STAGES > 1 && S::WGS > 1 && !TURNS;
+    static constexpr bool PARTS = MASK != Mask::full && S::STAGES > 1 && S::WGS > 1 && !TURNS;
 
     __device__ __forceinline__ Consumer(const Shared<S>& shared, const Call& call,
                                         const Terms<T>& terms, int wg)
