@@ -62,9 +62,11 @@ template <class T, int VEC> struct BlockOfRow {
 
     const u32 base;
     const i32 count;  // tokens, at most ROUND
+    const bool all;   // not by way of `count`: ptxas 13.0 then compares wrongly (predicate of VIMNMX.RELU)
 
     __device__ __forceinline__ BlockOfRow(int block, i32 V)
-        : base(u32(block) * ROUND), count(max(0, min(ROUND, V - block * ROUND))) {}
+        : base(u32(block) * ROUND), count(max(0, min(ROUND, V - block * ROUND))),
+          all((block + 1) * ROUND <= V) {}
 
     __device__ __forceinline__ int whole() const { return count / RUN * RUN; }
 
@@ -77,7 +79,7 @@ template <class T, int VEC> struct BlockOfRow {
 
     // From the stage, but for what is left of 16 bytes at the row's end.
     __device__ __forceinline__ void read(const T* stage, const T* row, f32 (&x)[32]) const {
-        if (count == ROUND) return read<true>(stage, row, x);
+        if (all) return read<true>(stage, row, x);
         read<false>(stage, row, x);
     }
     template <bool WHOLE>
@@ -101,7 +103,7 @@ template <class T, int VEC> struct BlockOfRow {
 
     template <int OUT_VEC, Cache CACHE, class OUT>
     __device__ __forceinline__ void write(OUT* row, const f32 (&x)[32], f32 scale) const {
-        if (count == ROUND) return write<true, OUT_VEC, CACHE>(row, x, scale);
+        if (all) return write<true, OUT_VEC, CACHE>(row, x, scale);
         write<false, OUT_VEC, CACHE>(row, x, scale);
     }
     template <bool WHOLE, int OUT_VEC, Cache CACHE, class OUT>
