@@ -25,7 +25,9 @@ def test_32_queries_a_warp_fit(mask: str, arch: str, spilled: int) -> None:
     {"d": 64, "dv": 64, "wgs": 3, "stages": 3, "mask": "window", "turns": 0},
     {"n": 64, "wgs": 3, "stages": 5, "mask": "window", "turns": 0},
     {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "mask": "window", "turns": 0},
-    {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "mask": "causal"},
+    {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "mask": "causal", "turns": 0},
+    {"n": 80, "wgs": 3, "stages": 4, "keys": "paged", "terms": 3},
+    {"n": 80, "wgs": 3, "stages": 4, "mask": "causal", "turns": 0},
     {"d": 64, "dv": 64, "n": 64, "wgs": 4, "stages": 8, "keys": "paged", "terms": 3},
     {"mask": "window", "turns": 0},
     {"d": 256, "dv": 256, "n": 80, "mask": "causal"}], ids=str)

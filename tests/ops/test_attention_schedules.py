@@ -85,6 +85,9 @@ def test_warpgroups_that_leave_blocks_to_others(policy: str,
     for tile in (Tile(64, 3, 3), Tile(32, 4, 8)):
         config = forward.Config(tile, workers=1, turns=False)
         check(p, config, Rules("sliding_causal", window=100))
+    config = forward.Config(Tile(32, 4, 8), workers=1, turns=False)
+    check(problem(1, 330, 361, 1, 1, mask="causal"), config, Rules("causal"))
+    check(problem(1, 400, 230, 1, 1, mask="causal"), config, Rules("causal"))
 
 
 @pytest.mark.parametrize("turns", [False, True])

@@ -45,6 +45,14 @@ def test_windows(d: int, few: Tile, many: Tile) -> None:
     assert chosen(d, 16384, "sliding_causal", window=4096) == many
 
 
+@pytest.mark.parametrize("mask", ["null", "causal"])
+def test_wide_heads_have_three_warpgroups_on_long_walks(mask: str) -> None:
+    assert chosen(128, 4096, mask) == Tile(128, 2, 2)
+    assert chosen(128, 8192, mask) == Tile(80, 3, 4)
+    assert chosen(96, 8192, mask) == Tile(80, 3, 4)
+    assert chosen(192, 8192, mask).wgs == 2
+
+
 def test_heads_of_a_tile_leave_no_rows_idle() -> None:
     assert chosen(64, 384, "causal", heads=64) == Tile(64, 4, 8)
 

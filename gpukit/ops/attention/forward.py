@@ -40,16 +40,18 @@ def configure(problem: Problem) -> Config:
 
     Tiles of one length are dealt out, and two that read the same keys share them if there is an
     even number; others are taken longest first, as many heads at a time as L2 holds the keys of.
-    Behind windows warpgroups see other blocks, and are better off without turns.
+    Warpgroups that see other blocks than their neighbours are better off without turns.
     """
     p, share = problem, problem.heads // problem.kv_heads
     tile = tiles.choose(p)
     group = tiles.packing(p.queries, share, tile.rows)
     if p.mask.policy == "full" and p.lengths.policy == "dense":
-        pairs = max(p.d, p.dv) >= 128 and -(-p.queries * group // tile.rows) % 2 == 0
+        even = -(-p.queries * group // tile.rows) % 2 == 0
+        pairs = even and tile.wgs == 2 and max(p.d, p.dv) >= 128
         return Config(tile, group, 2 if pairs else 1)
     section = tiles.section(p.keys, p.d + p.dv, 2, p.kv_heads * p.batch) * share // group
-    return Config(tile, group, section=section, dynamic=True, turns=p.mask.policy != "window")
+    turns = p.mask.policy == "full" or (p.mask.policy == "causal" and tile == tiles.long(p))
+    return Config(tile, group, section=section, dynamic=True, turns=turns)
 
 
 def single(problem: Problem) -> Config:

@@ -9,6 +9,7 @@ from gpukit.ops.attention.problem import Problem
 
 _SHORT = 1536  # queries
 _SHORT_WALK = 2048  # keys that a query sees
+_FAR = 4096  # keys
 _L2_SHARE = 32 << 20  # bytes of keys and values that are kept in use at a time
 
 
@@ -26,19 +27,28 @@ class Tile(NamedTuple):
 
 
 def choose(problem: Problem) -> Tile:
-    """The tile of a problem. Where walks are short, what the ends of tiles take counts: a warpgroup
-    more, with half the keys a step for its registers' sake, has something to do meanwhile. Not if
-    it leaves more rows idle, nor if scores need arrays added, for lack of registers."""
+    """The tile of a problem. A warpgroup more, with fewer keys a step for its registers' sake, has
+    something to do at the ends of tiles, which count where walks are short; and on the longest,
+    more rows share what is read of wide heads. Not if it leaves more rows idle, nor if scores need
+    arrays added, for lack of registers."""
     p, wide = problem, long(problem)
-    if seen(p) > _SHORT_WALK or p.terms.bits & (ADDITIVE | RELATIVE):
+    more = _with_more_warpgroups(p)
+    if more is None or p.terms.bits & (ADDITIVE | RELATIVE):
         return wide
-    widest = max(p.d, p.dv)
-    narrow = (Tile(64, 4, 8) if widest <= 64 else
-              Tile(64, 3, 5) if widest <= 128 and p.mask.policy == "window" else wide)
-    share = p.heads // p.kv_heads
-    base = Tile(wide.n, 2, wide.stages)
-    few = _rows(p.queries, share, narrow.rows) <= _rows(p.queries, share, base.rows) * 16 / 15
-    return narrow if few else wide
+    share, two = p.heads // p.kv_heads, Tile(wide.n, 2, wide.stages)
+    few = _rows(p.queries, share, more.rows) <= _rows(p.queries, share, two.rows) * 16 / 15
+    return more if few else wide
+
+
+def _with_more_warpgroups(problem: Problem) -> Tile | None:
+    p, widest, short = problem, max(problem.d, problem.dv), seen(problem) <= _SHORT_WALK
+    if widest <= 64:
+        return Tile(64, 4, 8) if short else None
+    if widest > 128:
+        return None
+    if p.mask.policy == "window":
+        return Tile(64, 3, 5) if short else None
+    return Tile(80, 3, 4) if p.keys > _FAR else None
 
 
 def long(problem: Problem) -> Tile:
