@@ -21,7 +21,8 @@
 //
 // What is left are latencies, at the ends of a tile most: with results, masks and all it takes a warpgroup
 // as long as two steps and a half to get from one to the next. Where walks are short there is one
-// warpgroup more to fill them, and 64 keys a step for want of registers.
+// warpgroup more to fill them, and 64 keys a step for want of registers. On the longest walks of wide
+// heads three, with 80 keys, share what is read.
 //
 // GQA: heads that share keys may share a tile (`group`): then a tile of few queries is full.
 #include "attention/lazy_softmax.cuh"
