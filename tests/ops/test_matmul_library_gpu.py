@@ -130,6 +130,12 @@ def products(draw: st.DrawFn) -> Product:
         draw(st.booleans()))
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 9, 63, 65, 130])
+@pytest.mark.parametrize("out", ["bf16", "f32"])
+def test_rows_that_end_within_16_bytes_of_an_aligned_out(cupy: Any, out: str, n: int) -> None:
+    Product(70, n, 40, dtype="bf16", out=out, pads=(0, 0, -n % 8)).run_gpu(cupy)
+
+
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(products())
