@@ -153,8 +153,8 @@ def steps(matrices: Any) -> tuple[int, int]:
 
 
 def _storable(out: Any, device: Device) -> bool:
-    """Whether TMA can write C, and nothing else: an H200 was seen to write beside rows of two bytes,
-    so rows that end within 16 bytes leave by plain stores."""
+    """Whether TMA can write C, and nothing else: an H200 was seen to write beside rows of two
+    bytes, so rows that end within 16 bytes leave by plain stores."""
     size = out.dtype.itemsize
     row, batch = (step * size for step in steps(out))
     width = out.shape[2] * size
