@@ -106,9 +106,9 @@ def test_csv_reports_but_does_not_compare(gpukit, measured):
 
 def test_a_report_that_cannot_be_written_names_the_file_asked_for(gpukit, measured):
     measured("r.json")
-    done = gpukit("report", "r.json", "--out", "nonexistent/x.md")
-    assert done.code == 1
-    assert "'nonexistent/x.md'" in done.err
+    done = gpukit("report", "r.json", "--out", "r.json/x.md")
+    assert done.code == 2
+    assert "r.json/x.md" in done.err and "r.json is not a folder" in done.err
     assert ".tmp" not in done.err
 
 
