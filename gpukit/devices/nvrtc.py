@@ -64,7 +64,8 @@ def compile_variants(spec: KernelSpec, variants: Sequence[Tunables],
         As `compile_kernel`.
     """
     expressions = [spec.expression(spec.resolve(variant)) for variant in variants]
-    options = (*sources.compile_options(spec.source), *toolkit_includes(),
+    # As CuPy does: without it NVRTC 13.0 takes generic lambdas for functions of the host.
+    options = (*sources.compile_options(spec.source), "-default-device", *toolkit_includes(),
                f"-arch={arch}", "-ftz=true", "-lineinfo")
     if arch.startswith("sm_"):
         options += ("--ptxas-options=-v",)
