@@ -12,32 +12,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from sampling_ways import both, padded, random
 
-from gpukit import emulator, sampling
+from gpukit import emulator
 
 TWO = {"threads": 512, "cluster": 2, "held": 1}
 NUCLEUS: dict[str, Any] = {"temperature": 0.8, "top_p": 0.9}
-
-
-def random(count: int, width: int, seed: int = 0) -> Any:
-    return (np.random.default_rng(seed).standard_normal((count, width)) * 2).astype(np.float32)
-
-
-def padded(x: Any) -> Any:
-    """The same rows, each at an address of 16 bytes."""
-    wide = np.empty((len(x), -(-x.shape[1] // 8) * 8), x.dtype)
-    wide[:, :x.shape[1]] = x
-    return wide[:, :x.shape[1]]
-
-
-def both(x: Any, tunables: dict[str, int], **settings: Any) -> None:
-    """The two ways of `x`, which must agree."""
-    status, other = np.full((2, len(x)), 0xDB, np.uint8)
-    short = sampling.sample(x, seed=7, status=status, tunables=tunables, **settings)
-    long = sampling.sample(x, seed=7, status=other, tunables=tunables,
-                           distribution=np.empty(x.shape, np.float32), **settings)
-    np.testing.assert_array_equal(short, long)
-    np.testing.assert_array_equal(status, other)
 
 
 def test_one_reading_gives_the_token_of_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,25 +12,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from sampling_ways import both, padded, random
 
-from gpukit import emulator, sampling
+from gpukit import emulator
 
 WAYS = {"one piece": {"threads": 512, "cluster": 8}, "two": {"threads": 256, "cluster": 8},
         "four CTAs": {"threads": 512, "cluster": 4}}
 TWO = WAYS["two"]
 K50: dict[str, Any] = {"temperature": 0.8, "top_k": 50, "top_p": 0.9}
-
-
-def random(count: int, width: int, seed: int = 0, scale: float = 2.0) -> Any:
-    rng = np.random.default_rng(seed)
-    return (rng.standard_normal((count, width)) * scale).astype(np.float32)
-
-
-def padded(x: Any) -> Any:
-    """The same rows, each at an address of 16 bytes."""
-    wide = np.empty((len(x), -(-x.shape[1] // 8) * 8), x.dtype)
-    wide[:, :x.shape[1]] = x
-    return wide[:, :x.shape[1]]
 
 
 class Readings:
@@ -46,16 +35,6 @@ class Readings:
             return result
 
         monkeypatch.setattr(emulator, "run", counted)
-
-
-def both(x: Any, tunables: dict[str, int], **settings: Any) -> None:
-    """The two ways of `x`, which must agree."""
-    status, other = np.full((2, len(x)), 0xDB, np.uint8)
-    short = sampling.sample(x, seed=7, status=status, tunables=tunables, **settings)
-    long = sampling.sample(x, seed=7, status=other, tunables=tunables,
-                           distribution=np.empty(x.shape, np.float32), **settings)
-    np.testing.assert_array_equal(short, long)
-    np.testing.assert_array_equal(status, other)
 
 
 def test_one_reading_gives_the_token_of_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
